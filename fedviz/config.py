@@ -1,0 +1,317 @@
+"""`SimulationConfig`: all that a run depends on, validated, with limits; as JSON, as a link, as a command line.
+
+The config is the run: the same config on the same kind of device gives the same records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
+
+from pydantic import ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from fedviz.algorithms import ALGORITHMS, AnyAlgorithm, ClusterFedVARPParameters, ExplicitClusters
+from fedviz.algorithms.fedvarp import FedVARPParameters
+from fedviz.parameters import Parameters, parameter, shown
+from fedviz.participation import PATTERNS, AnyParticipation, Uniform
+from fedviz.problems import PROBLEMS, AnyProblem, Classification
+from fedviz.problems.partitions import PARTITIONS
+
+
+class ConfigError(ValueError):
+    """A config that cannot be run. `problems` lists (field, message), the field as a dotted path."""
+
+    def __init__(self, problems: list[tuple[str, str]]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(f"{field}: {message}" if field else message for field, message in problems))
+
+
+class SimulationConfig(Parameters):
+    """All a run depends on. Build it with `SimulationConfig.read`, which explains what is wrong in plain words."""
+
+    problem: AnyProblem = parameter(Classification(), label="Problem", help="What is optimised.")
+    algorithm: AnyAlgorithm = parameter(
+        FedVARPParameters(), label="Algorithm", help="How the server and the clients work together."
+    )
+    participation: AnyParticipation = parameter(Uniform(), label="Participation", help="Who takes part in which round.")
+    num_clients: int = parameter(
+        100, label="Clients", symbol="N", help="How many clients there are.", ge=1, le=100_000, suggested=(10, 250)
+    )
+    local_steps: int = parameter(
+        30,
+        label="Local steps",
+        symbol="τ",
+        help="Gradient steps a client takes in a round.",
+        ge=1,
+        le=10_000,
+        suggested=(1, 100),
+        log=True,
+    )
+    batch_size: int = parameter(
+        16,
+        label="Batch size",
+        symbol="B",
+        help="Samples in one local step.",
+        ge=1,
+        le=100_000,
+        suggested=(1, 256),
+        log=True,
+    )
+    client_lr: float = parameter(
+        0.01,
+        label="Client rate",
+        symbol="η_c",
+        help="Step size of the clients.",
+        gt=0,
+        le=1000,
+        suggested=(1e-4, 1),
+        log=True,
+    )
+    server_lr: float = parameter(
+        1.0,
+        label="Server rate",
+        symbol="η_s",
+        help="How far the server follows its direction; 1 is plain averaging.",
+        gt=0,
+        le=1000,
+        suggested=(0.01, 10),
+        log=True,
+    )
+    rounds: int = parameter(
+        200,
+        label="Rounds",
+        symbol="R",
+        help="How many rounds to run.",
+        ge=1,
+        le=1_000_000,
+        suggested=(10, 2000),
+        log=True,
+    )
+    seed: int = parameter(0, label="Seed", help="Chance is replayed from it: same seed, same run.", ge=0, le=2**63 - 1)
+    eval_every: int | None = parameter(
+        None,
+        label="Evaluate every",
+        help="Rounds between evaluations; 0 is never, empty is a hundredth of the rounds.",
+        ge=0,
+        le=1_000_000,
+    )
+    probe_every: int | None = parameter(
+        None,
+        label="Decompose every",
+        help="Rounds between error decompositions; 0 is never, empty is a twenty-fifth of the rounds.",
+        ge=0,
+        le=1_000_000,
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = parameter(
+        "auto",
+        label="Device",
+        help="Where to compute; automatic takes a GPU where there is one.",
+        choices={"auto": "automatic", "cpu": "CPU", "cuda": "NVIDIA GPU", "mps": "Apple GPU"},
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SimulationConfig:
+        found = self.problem.problem_with(self.num_clients)
+        if found:
+            raise _refusal(found[0] if found[0] == "num_clients" else f"problem.{found[0]}", found[1])
+        found = self.participation.problem_with(self.num_clients, self.rounds)
+        if found:
+            raise _refusal(f"participation.{found[0]}", found[1])
+        if isinstance(self.algorithm, ClusterFedVARPParameters):
+            self._check_clusters(self.algorithm)
+        # The automatic intervals become numbers, so that equal runs have equal configs.
+        for field, share in (("eval_every", 100), ("probe_every", 25)):
+            if getattr(self, field) is None:
+                object.__setattr__(self, field, max(1, self.rounds // share))
+        return self
+
+    def _check_clusters(self, algorithm: ClusterFedVARPParameters) -> None:
+        if algorithm.clusters > self.num_clients:
+            raise _refusal(
+                "algorithm.clusters",
+                f"got {algorithm.clusters}, allowed 1 to {self.num_clients} (the number of clients)",
+            )
+        if isinstance(algorithm.clustering, ExplicitClusters):
+            labels = algorithm.clustering.labels
+            if len(labels) != self.num_clients:
+                raise _refusal(
+                    "algorithm.clustering.labels",
+                    f"got {len(labels)} labels for {self.num_clients} clients: one a client",
+                )
+            if sorted(set(labels)) != list(range(algorithm.clusters)):
+                raise _refusal(
+                    "algorithm.clustering.labels",
+                    f"must use every label 0 to {algorithm.clusters - 1} (clusters), got {sorted(set(labels))}",
+                )
+        elif algorithm.clustering != "random" and not isinstance(self.problem, Classification):
+            raise _refusal(
+                "algorithm.clustering",
+                f'got "{algorithm.clustering}", but this problem has no labels: allowed "random" or {{"labels": [...]}}',
+            )
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any] | str | bytes) -> SimulationConfig:
+        """A config from nested values or JSON text. Raises ConfigError, naming field, value got and values allowed."""
+        try:
+            if isinstance(values, str | bytes):
+                return cls.model_validate_json(values)
+            return cls.model_validate(values)
+        except ValidationError as error:
+            explained = dict(
+                map(_explain, reversed(error.errors(include_url=False)))
+            )  # the first message of each field
+            raise ConfigError(list(reversed(explained.items()))) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `read` takes them back."""
+        return self.model_dump(mode="json")
+
+    def differences(self) -> dict[str, Any]:
+        """Dotted path -> value of all that differs from the default config: what a link or a command line has to say."""
+        return {path: value for path, value in _flatten(self.to_dict()) if value != _DEFAULTS.get(path, _MISSING)}
+
+    def to_command(self) -> str:
+        """The command line that runs this config."""
+        import shlex
+
+        sets = (f"--set {shlex.quote(f'{path}={_as_text(value)}')}" for path, value in _settings(self))
+        return " ".join(["python -m fedviz run", *sets])
+
+
+def with_settings(assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> SimulationConfig:
+    """The default config (or `base`) with dotted `path=value` assignments; values are JSON, or text where they are not.
+
+    Raises ConfigError.
+    """
+    values: dict[str, Any] = json.loads(json.dumps(base or {}))
+    for assignment in assignments:
+        path, sign, text = assignment.partition("=")
+        if not sign or not path:
+            raise ConfigError([(assignment, 'expected path=value, as in "rounds=60" or "algorithm.name=scaffold"')])
+        assign(values, path.strip(), _from_text(text.strip()))
+    return SimulationConfig.read(fill_in(values))
+
+
+def assign(values: dict[str, Any], path: str, value: Any) -> None:
+    """Set a dotted path in nested values, in place."""
+    *parents, last = path.split(".")
+    for name in parents:
+        inner = values.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise ConfigError([(path, f"{name} is not a group of settings")])
+        values = inner
+    values[last] = value
+
+
+def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values with the discriminators (kind, name, pattern) of the default config where they are left out."""
+    filled = dict(values)
+    for group, tag in (("problem", "kind"), ("algorithm", "name"), ("participation", "pattern")):
+        if group in filled and isinstance(filled[group], dict):
+            filled[group] = {tag: _DEFAULTS[f"{group}.{tag}"], **filled[group]}
+    problem = filled.get("problem")
+    if isinstance(problem, dict) and isinstance(problem.get("partition"), dict):
+        problem["partition"] = {"name": _DEFAULTS["problem.partition.name"], **problem["partition"]}
+    return filled
+
+
+_MISSING = object()
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _settings(config: SimulationConfig) -> list[tuple[str, Any]]:
+    """The differences, without intervals that follow from the number of rounds."""
+    automatic = {"eval_every": max(1, config.rounds // 100), "probe_every": max(1, config.rounds // 25)}
+    return [(path, value) for path, value in config.differences().items() if automatic.get(path, _MISSING) != value]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _from_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _refusal(field: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError("fedviz", "{message}", {"field": field, "message": message})
+
+
+# Where one of several models stands, told apart by a tag; an error's location repeats the tag after the field.
+_UNIONS: dict[str, Mapping[str, type[Parameters]]] = {
+    "problem": PROBLEMS,
+    "algorithm": ALGORITHMS,
+    "participation": PATTERNS,
+    "partition": PARTITIONS,
+}
+
+
+def _explain(detail: Any) -> tuple[str, str]:
+    """(field, message) of one of pydantic's errors."""
+    context, got = detail.get("ctx") or {}, detail.get("input")
+    if detail["type"] == "fedviz":
+        return context["field"], context["message"]
+    path, model = _locate(detail["loc"])
+    field = ".".join(path)
+    if detail["type"] == "union_tag_invalid":
+        return (
+            f"{field}.{context['discriminator'].strip(chr(39))}",
+            f"got {context['tag']!r}, allowed {context['expected_tags']}",
+        )
+    if detail["type"] == "extra_forbidden":
+        return field, f"there is no such setting; here are: {', '.join(sorted(model.model_fields))}"
+    if detail["type"] == "missing":
+        return field, f"is needed: {_allowed(model, path[-1])}"
+    if detail["type"] == "json_invalid":
+        return "", f"not valid JSON: {context.get('error', detail['msg'])}"
+    return field, f"got {json.dumps(got, default=str)[:80]}, allowed {_allowed(model, path[-1]) or detail['msg']}"
+
+
+def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters]]:
+    """The dotted path that a user writes, and the innermost model on it."""
+    path: list[str] = []
+    model: type[Parameters] = SimulationConfig
+    parts = [str(part) for part in location]
+    while parts:
+        name = parts.pop(0)
+        path.append(name)
+        if name in _UNIONS and parts:
+            model = _UNIONS[name].get(parts.pop(0), model)
+        elif name == "clustering":  # an id or explicit labels: one message for both
+            break
+    return path or [""], model
+
+
+def _allowed(model: type[Parameters], name: str) -> str:
+    """The allowed values of a field in words, "" where the field is not known."""
+    if name not in model.model_fields:
+        return ""
+    about, kind = shown(model, name), model.model_fields[name].annotation
+    if about["choices"]:
+        return " or ".join(json.dumps(value) for value in about["choices"])
+    if kind is bool:
+        return "true or false"
+    noun = (
+        "a whole number" if kind is int or get_args(kind) == (int, type(None)) else "a number" if kind is float else ""
+    )
+    if not noun:
+        return about["help"]
+    low, high = about["minimum"], about["maximum"]
+    if low is not None:
+        noun += f" above {low:g}" if about["above"] else f" from {low:g}"
+    return noun + (f" to {high:,}" if high is not None else "")
+
+
+_DEFAULTS = dict(_flatten(SimulationConfig().to_dict()))

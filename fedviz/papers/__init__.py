@@ -1,0 +1,1 @@
+"""What the papers say, as data: ready-made settings to start from."""

@@ -1,0 +1,104 @@
+"""What a federated problem offers to the round loop: gradients of all clients of a cohort at once, and an evaluation.
+
+f(w) = sum_i p_i f_i(w). Everything works on flat parameter vectors: one start vector [d], a cohort's local models [S, d].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedviz.parameters import Parameters
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fedviz.config import SimulationConfig
+
+Progress = Callable[[str], None]  # told, in words, what is being prepared
+
+
+class ProblemError(RuntimeError):
+    """The data or the partition cannot be had as asked; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The model after the round, on all data (never on the cohort's only). None where a problem has no such measure."""
+
+    train_loss: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None  # in [0, 1]
+    gradient_norm_sq: float | None = None  # |grad f(w)|^2
+    objective: float | None = None
+    distance: float | None = None  # |w - w*|, None without a known optimum
+
+
+class ProblemParameters(Parameters):
+    """The parameter model of a problem, with what the pages say about it."""
+
+    title: ClassVar[str]
+    summary: ClassVar[str]
+    kind: str
+
+    def problem_with(self, num_clients: int) -> tuple[str, str] | None:
+        """(field, message) of the first setting that does not fit N clients, None if all do."""
+        return None
+
+    def dimension(self) -> int:
+        """d, the length of the parameter vector; loads no data."""
+        raise NotImplementedError
+
+    def data_bytes(self) -> int:
+        """Bytes of data that a run holds in memory."""
+        raise NotImplementedError
+
+    def itemsize(self) -> int:
+        """Bytes of one parameter."""
+        raise NotImplementedError
+
+    def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64] | None:
+        """[N] the label each client has most of; None where there are no labels."""
+        return None
+
+    def build(self, config: SimulationConfig, device: str, progress: Progress) -> Problem:
+        """The problem, ready to run. Raises ProblemError."""
+        raise NotImplementedError
+
+
+class Problem:
+    """A federated objective on a device. Draws are keyed: the same (round, client, replica) always gives the same minibatches."""
+
+    num_clients: int
+    client_weights: Tensor  # [N] p_i
+
+    def start(self) -> Tensor:
+        """w_0 [d]."""
+        raise NotImplementedError
+
+    def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Any:
+        """The randomness of the local passes of `clients` [S]; to be handed to `gradient`. Replica 0 is the training run itself."""
+        raise NotImplementedError
+
+    def gradient(self, u: Tensor, draws: Any, step: int, out: Tensor) -> Tensor:
+        """Into `out` [S, d], returned: stochastic gradients at the local models u [S, d] in local step `step` (from 0)."""
+        raise NotImplementedError
+
+    def pass_evaluations(self, clients: NDArray[np.int64], steps: int) -> int:
+        """Gradients of single samples that the local passes of `clients` take together."""
+        raise NotImplementedError
+
+    def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
+        """[S, d] full-data gradients of f_i at w [d]."""
+        raise NotImplementedError
+
+    def full_evaluations(self, clients: NDArray[np.int64]) -> int:
+        """Gradients of single samples in `client_gradients` of `clients`."""
+        raise NotImplementedError
+
+    def evaluate(self, w: Tensor) -> Evaluation:
+        """Measures at w [d], on all data."""
+        raise NotImplementedError

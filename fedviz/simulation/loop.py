@@ -1,0 +1,209 @@
+"""`simulate(config)`: a run as a generator of `RoundRecord`s.
+
+Pausing is not asking for the next one; stepping is asking for one; cancelling is closing the generator. Everything that runs a
+simulation drives this one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedviz.algorithms import Algorithm, ClusterFedVARPParameters, Cohort, ExplicitClusters, Setting
+from fedviz.participation import Participation
+from fedviz.problems import clustering
+from fedviz.problems.classification import Classification, label_counts
+from fedviz.simulation.decomposition import probe
+from fedviz.simulation.device import choose
+from fedviz.simulation.errors import Diverged
+from fedviz.simulation.local_pass import local_pass
+from fedviz.simulation.records import Checkpoint, Costs, Decomposition, RoundRecord
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from fedviz.algorithms import State
+    from fedviz.config import SimulationConfig
+    from fedviz.problems import Problem, Progress
+
+
+def simulate(
+    config: SimulationConfig, *, resume_from: Checkpoint | None = None, progress: Progress = lambda _: None
+) -> Iterator[RoundRecord]:
+    """Record 0, then one record a round; with `resume_from`, the records after the checkpoint's round, as if never stopped.
+
+    progress is told, in words, what is being prepared. Raises ProblemError (data), Diverged (after the last finite record).
+    """
+    run = _Run(config, progress)
+    if resume_from is None:
+        run.begin()
+        yield run.record(0, np.empty(0, dtype=np.int64), [], None, run.seconds)
+    else:
+        run.restore(resume_from)
+    for round in range(run.round + 1, config.rounds + 1):
+        yield run.advance(round)
+
+
+def clusters_of(config: SimulationConfig) -> NDArray[np.int64] | None:
+    """[N] the algorithm's clusters; None for one without. Raises ProblemError where the data is not at hand."""
+    if not isinstance(config.algorithm, ClusterFedVARPParameters):
+        return None
+    chosen, clusters = config.algorithm.clustering, config.algorithm.clusters
+    if isinstance(chosen, ExplicitClusters):
+        return np.array(chosen.labels)
+    if chosen == "random":
+        return clustering.at_random(config.num_clients, clusters, config.seed)
+    assert isinstance(config.problem, Classification)  # the config saw to it
+    counts = label_counts(config.problem.dataset, config.problem.partition, config.num_clients, config.seed)
+    return (
+        clustering.by_label(counts.argmax(1), clusters)
+        if chosen == "label"
+        else clustering.by_kmeans(counts, clusters, config.seed)
+    )
+
+
+class _Run:
+    """The moving parts of one run: problem, algorithm, w, state, costs."""
+
+    def __init__(self, config: SimulationConfig, progress: Progress) -> None:
+        began = time.perf_counter()
+        self.config = config
+        self.problem: Problem = config.problem.build(config, choose(config), progress)
+        self.participation = Participation(config.participation, config.num_clients, config.seed)
+        self.clusters = clusters_of(config)
+        self.w: Tensor = self.problem.start()
+        self.algorithm: Algorithm = config.algorithm.build(self._setting())
+        self.state: State = {}
+        self.last_visit = np.zeros(config.num_clients, dtype=np.int64)
+        self.costs, self.round = Costs(), 0
+        self.measured_clusters = self.clusters
+        if self.clusters is None:
+            majority = config.problem.majority_labels(config.num_clients, config.seed)
+            self.measured_clusters = None if majority is None else np.unique(majority, return_inverse=True)[1]
+        self.seconds = time.perf_counter() - began
+
+    def _setting(self) -> Setting:
+        config, everyone = self.config, np.arange(self.config.num_clients)
+        return Setting(
+            num_clients=config.num_clients,
+            client_lr=config.client_lr,
+            server_lr=config.server_lr,
+            steps=config.local_steps,
+            client_weights=self.problem.client_weights,
+            clusters=None if self.clusters is None else torch.as_tensor(self.clusters, device=self.w.device),
+            start_gradients=lambda: self.problem.client_gradients(self.problem.start(), everyone),
+        )
+
+    def begin(self) -> None:
+        self.state = self.algorithm.init(self.w)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        self.w = checkpoint.w.to(self.w.device).clone()
+        self.state = {name: tensor.to(self.w.device).clone() for name, tensor in checkpoint.state.items()}
+        self.last_visit, self.costs, self.round = checkpoint.last_visit.copy(), checkpoint.costs, checkpoint.round
+
+    def advance(self, round: int) -> RoundRecord:
+        """One round: measure if due, draw the cohort, train, step."""
+        began = time.perf_counter()
+        config = self.config
+        decomposition = None
+        if config.probe_every and round % config.probe_every == 0:
+            decomposition, evaluations = probe(
+                config,
+                self.problem,
+                self.algorithm,
+                self.state,
+                self.w,
+                self.participation.law(round),
+                round,
+                self.measured_clusters,
+            )
+            self.costs = replace(self.costs, probe_evaluations=self.costs.probe_evaluations + evaluations)
+        ids = self.participation.cohort(round)
+        weights: list[float] = []
+        if len(ids):
+            clients = torch.as_tensor(ids, device=self.w.device)
+            cohort = Cohort(round, clients, self.problem.client_weights[clients] * (config.num_clients / len(ids)))
+            weights = cohort.weights.tolist()
+            result = local_pass(
+                self.problem,
+                self.w,
+                ids,
+                round=round,
+                steps=config.local_steps,
+                client_lr=config.client_lr,
+                correction=self.algorithm.correction(self.state, clients),
+                mu=self.algorithm.mu,
+                needs=self.algorithm.needs,
+            )
+            self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)
+            self.last_visit[ids] = round
+            self._charge(ids)
+        return self.record(round, ids, weights, decomposition, time.perf_counter() - began)
+
+    def _charge(self, ids: NDArray[np.int64]) -> None:
+        spent, vectors = self.problem.pass_evaluations(ids, self.config.local_steps), len(ids) * len(self.w)
+        if "anchors" in self.algorithm.needs:
+            spent += self.problem.full_evaluations(ids)
+        self.costs = replace(
+            self.costs,
+            gradient_evaluations=self.costs.gradient_evaluations + spent,
+            floats_up=self.costs.floats_up + self.config.algorithm.vectors_up * vectors,
+            floats_down=self.costs.floats_down + self.config.algorithm.vectors_down * vectors,
+        )
+
+    def record(
+        self,
+        round: int,
+        ids: NDArray[np.int64],
+        weights: list[float],
+        decomposition: Decomposition | None,
+        seconds: float,
+    ) -> RoundRecord:
+        began, config = time.perf_counter(), self.config
+        if not torch.isfinite(self.w).all():
+            raise Diverged(round, self._hint())
+        due = config.eval_every and (round % config.eval_every == 0 or round == config.rounds)
+        evaluation = self.problem.evaluate(self.w) if due else None
+        measured = {**(asdict(evaluation) if evaluation else {}), **(asdict(decomposition) if decomposition else {})}
+        if not all(math.isfinite(value) for value in measured.values() if isinstance(value, float)):
+            raise Diverged(round, self._hint())
+        self.round = round
+        self.costs = replace(self.costs, seconds=self.costs.seconds + seconds + time.perf_counter() - began)
+        w, costs = self.w, self.costs
+
+        def checkpoint() -> Checkpoint:
+            copies = {name: tensor.clone() for name, tensor in self.state.items()}
+            return Checkpoint(config, round, w.clone(), copies, self.last_visit.copy(), costs)
+
+        return RoundRecord(
+            round, ids.tolist(), weights, evaluation, decomposition, costs, self._diagnostics(round), w, checkpoint
+        )
+
+    def _diagnostics(self, round: int) -> dict[str, float]:
+        """For a method with memories: their mean age in rounds, and the share of clients whose memory is still empty."""
+        if self.algorithm.remembers is None:
+            return {}
+        last = self.last_visit
+        if self.algorithm.remembers == "cluster":
+            assert self.clusters is not None
+            newest = np.zeros(int(self.clusters.max()) + 1, dtype=np.int64)
+            np.maximum.at(newest, self.clusters, last)
+            last = newest[self.clusters]
+        warm = last > 0
+        ages = round + 1 - last[warm]  # the age that the next round will find
+        return {"cold": float(1 - warm.mean()), **({"staleness": float(ages.mean())} if len(ages) else {})}
+
+    def _hint(self) -> str:
+        reach = self.config.client_lr * self.config.local_steps
+        return (
+            f"The steps are too long: client rate times local steps is {reach:.3g}, server rate {self.config.server_lr:.3g}. "
+            "Lower the client rate, the local steps or the server rate."
+        )

@@ -1,0 +1,250 @@
+"""Facts about the algorithms that hold by algebra."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedviz.algorithms import ALGORITHMS as REGISTRY
+from fedviz.algorithms import Algorithm, Cohort, LocalResult, Setting
+from fedviz.simulation.loop import simulate
+from tests.problems import ALGORITHMS, label_of, models_of, random_quadratics, small_classification, toy
+
+
+def built(name: str, *, clients: int, labels: list[int] | None = None, **parameters: Any) -> Algorithm:
+    weights = torch.full((clients,), 1 / clients, dtype=torch.float64)
+    clusters = None if labels is None else torch.tensor(labels)
+    setting = Setting(clients, client_lr=1.0, server_lr=1.0, steps=1, client_weights=weights, clusters=clusters)
+    return REGISTRY[name](**parameters).build(setting)
+
+
+def cohort(round: int, *clients: int) -> Cohort:
+    return Cohort(round, torch.tensor(clients), torch.full((len(clients),), 1 / len(clients), dtype=torch.float64))
+
+
+def result(updates: list[float], gradients: list[float] | None = None) -> LocalResult:
+    def column(x: list[float]) -> Tensor:
+        return torch.tensor(x, dtype=torch.float64)[:, None]
+
+    return LocalResult(column(updates), None if gradients is None else column(gradients))
+
+
+START = torch.zeros(1, dtype=torch.float64)
+
+
+def test_scaffold_moves_the_server_variate_by_one_nth_of_the_changes() -> None:
+    """N = 4, |S| = 2, every c_i changes by 1: c = 2/4. A second visit that changes nothing leaves c where it is."""
+    algorithm = built("scaffold", clients=4)
+    state = algorithm.init(START)
+    _, state = algorithm.step(state, START, cohort(1, 0, 1), result([1, 1], [1, 1]))
+    assert float(state["server_variate"]) == pytest.approx(0.5)
+    _, state = algorithm.step(state, START, cohort(2, 0, 1), result([1, 1], [1, 1]))
+    assert float(state["server_variate"]) == pytest.approx(0.5)
+    assert state["client_variates"].flatten().tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("option", ["I", "II"])
+def test_scaffold_keeps_the_server_variate_at_the_mean_of_the_clients(option: str) -> None:
+    for record in simulate(random_quadratics({"name": "scaffold", "option": option}, noise=0.3)):
+        state = record.checkpoint().state
+        assert torch.allclose(state["server_variate"], state["client_variates"].mean(0), atol=1e-12)
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(1, 100), (5, 100), (7, 33)])
+def test_option_two_under_a_constant_gradient_is_that_gradient_whatever_the_number_of_steps(
+    steps: int, batch: int
+) -> None:
+    """f_i = g_i x has gradient g_i everywhere: c_i = g_i after one visit, for any number of steps."""
+    problem = {"kind": "quadratics", "curvature": [[0.0], [0.0]], "linear": [[3.0], [-1.0]], "start": [0.0]}
+    config = toy(
+        {"name": "scaffold"},
+        problem=problem,
+        participation={"pattern": "full"},
+        local_steps=steps,
+        batch_size=batch,
+        rounds=1,
+    )
+    last = list(simulate(config))[-1]
+    assert last.checkpoint().state["client_variates"].flatten().tolist() == pytest.approx([3.0, -1.0])
+
+
+def test_scaffold_reaches_the_optimum_of_two_unlike_parabolas_and_fedavg_does_not() -> None:
+    """(x - 1)^2 / 2 and 10 (x + 1)^2 / 2: the mean's optimum is where (x - 1) + 10 (x + 1) = 0, x = -9/11."""
+    problem = {"kind": "quadratics", "curvature": [[1.0], [10.0]], "linear": [[-1.0], [10.0]], "start": [0.0]}
+    both = {
+        "problem": problem,
+        "participation": {"pattern": "full"},
+        "local_steps": 30,
+        "client_lr": 0.05,
+        "rounds": 300,
+    }
+    assert float(models_of(toy({"name": "scaffold"}, **both))[-1]) == pytest.approx(-9 / 11, abs=1e-9)
+    assert abs(float(models_of(toy({"name": "fedavg"}, **both))[-1]) + 9 / 11) > 0.1
+
+
+def test_scaffold_with_full_gradients_and_few_clients_a_round_reaches_the_optimum() -> None:
+    config = random_quadratics({"name": "scaffold"}, rounds=1500, eval_every=1500)
+    last = list(simulate(config))[-1]
+    assert last.evaluation is not None
+    assert last.evaluation.gradient_norm_sq < 1e-20
+
+
+def test_fedvarp_forms_its_direction_with_the_old_memories() -> None:
+    """N = 2, S = {0}. Round 1, update 4: v = 4, y = (4, 0). Round 2, update 10: v = (10 - 4) + (4 + 0) / 2 = 8, y = (10, 0)."""
+    algorithm = built("fedvarp", clients=2)
+    w, state = algorithm.step(algorithm.init(START), START, cohort(1, 0), result([4]))
+    assert float(w) == -4
+    w, state = algorithm.step(state, w, cohort(2, 0), result([10]))
+    assert float(w) == -4 - 8
+    assert state["memory"].flatten().tolist() == [10, 0]
+
+
+def test_fedvarp_does_not_keep_the_tensor_it_was_given() -> None:
+    algorithm, updates = built("fedvarp", clients=2), result([4])
+    _, state = algorithm.step(algorithm.init(START), START, cohort(1, 0), updates)
+    updates.updates.zero_()
+    assert float(state["memory"][0]) == 4
+
+
+def test_cluster_fedvarp_weighs_memories_by_full_cluster_sizes_and_leaves_unseen_clusters_alone() -> None:
+    """Clusters {0, 1, 2} and {3}; S = {0, 1} brings 2 and 4: y = (3, 0), their mean (3 * 3 + 0) / 4 = 9/4.
+
+    Then S = {3} brings 5: v = (5 - 0) + 9/4, and cluster 0 keeps its 3.
+    """
+    algorithm = built("cluster_fedvarp", clients=4, labels=[0, 0, 0, 1], clusters=2)
+    w, state = algorithm.step(algorithm.init(START), START, cohort(1, 0, 1), result([2, 4]))
+    assert state["memory"].flatten().tolist() == [3, 0]
+    assert float(algorithm.offset(state)) == pytest.approx(9 / 4)
+    w, state = algorithm.step(state, w, cohort(2, 3), result([5]))
+    assert float(w) == pytest.approx(-3 - (5 + 9 / 4))
+    assert state["memory"].flatten().tolist() == [3, 5]
+
+
+def test_as_many_clusters_as_clients_is_fedvarp_and_one_cluster_is_fedavg() -> None:
+    for noise in (0.0, 0.5):
+        fedvarp, fedavg = (models_of(random_quadratics({"name": name}, noise=noise)) for name in ("fedvarp", "fedavg"))
+        for clusters, labels, expected in ((6, [3, 1, 4, 0, 5, 2], fedvarp), (1, [0] * 6, fedavg)):
+            algorithm = {"name": "cluster_fedvarp", "clusters": clusters, "clustering": {"labels": labels}}
+            for ours, theirs in zip(models_of(random_quadratics(algorithm, noise=noise)), expected, strict=True):
+                assert torch.allclose(ours, theirs, atol=1e-10, rtol=0)
+
+
+def test_without_local_steps_scaffold_is_fedvarp_and_with_them_it_is_not() -> None:
+    def pair(steps: int) -> tuple[Tensor, Tensor]:
+        both = (models_of(random_quadratics({"name": name}, local_steps=steps))[-1] for name in ("scaffold", "fedvarp"))
+        return next(both), next(both)
+
+    assert torch.allclose(*pair(1), atol=1e-12)
+    assert not torch.allclose(*pair(4), atol=1e-6)
+
+
+def test_one_client_and_one_step_a_round_is_saga() -> None:
+    """SAGA: w <- w - eta (g_i(w) - y_i + mean y), y_i <- g_i(w), written out here."""
+    config = random_quadratics(
+        {"name": "fedvarp"}, local_steps=1, participation={"pattern": "uniform", "clients_per_round": 1}, rounds=30
+    )
+    y = torch.zeros(6, 3, dtype=torch.float64)
+    curvature, linear, w = (
+        torch.tensor(x, dtype=torch.float64)
+        for x in (config.problem.curvature, config.problem.linear, config.problem.start)
+    )
+    for record in list(simulate(config))[1:]:
+        i = record.cohort[0]
+        g = curvature[i] * w + linear[i]
+        w = w - 0.1 * (g - y[i] + y.mean(0))
+        y[i] = g
+    assert torch.allclose(models_of(config)[-1], w, atol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a["name"] not in ("fedprox",)], ids=label_of)
+def test_with_everybody_and_one_step_every_method_is_gradient_descent(algorithm: dict[str, Any]) -> None:
+    config = random_quadratics(algorithm, local_steps=1, participation={"pattern": "full"})
+    curvature, linear, w = (
+        torch.tensor(x, dtype=torch.float64)
+        for x in (config.problem.curvature, config.problem.linear, config.problem.start)
+    )
+    for _ in range(config.rounds):
+        w = w - 0.1 * (curvature * w + linear).mean(0)
+    assert torch.allclose(models_of(config)[-1], w, atol=1e-12)
+
+
+def test_fedprox_without_pull_is_fedavg_and_its_pull_is_not_zero_after_the_first_step() -> None:
+    assert torch.equal(
+        *(models_of(random_quadratics(a))[-1] for a in ({"name": "fedprox", "mu": 0.0}, {"name": "fedavg"}))
+    )
+    one_step, two_steps = (
+        [
+            models_of(toy({"name": name, **mu}, local_steps=steps, rounds=1))[-1]
+            for name, mu in (("fedprox", {"mu": 2.0}), ("fedavg", {}))
+        ]
+        for steps in (1, 2)
+    )
+    assert torch.equal(*one_step)
+    # After one step u - w = -0.3; the second step gains -eta mu (u - w) = 0.1 * 2 * 0.3.
+    assert float(two_steps[0] - two_steps[1]) == pytest.approx(0.06)
+
+
+def test_a_fedprox_pass_on_a_quadratic_is_the_known_power_series() -> None:
+    """Delta_i = (1/tau) sum_k (I - eta (A_i + mu I))^k grad f_i(w)."""
+    config = random_quadratics(
+        {"name": "fedprox", "mu": 0.7}, rounds=1, participation={"pattern": "trace", "cohorts": [[2]]}
+    )
+    a, b, w = (
+        torch.tensor(x, dtype=torch.float64)
+        for x in (config.problem.curvature[2], config.problem.linear[2], config.problem.start)
+    )
+    delta = sum((1 - 0.1 * (a + 0.7)) ** k for k in range(4)) / 4 * (a * w + b)
+    assert torch.allclose(models_of(config)[1], w - 4 * 0.1 * delta, atol=1e-14)
+
+
+@pytest.mark.parametrize("option", ["I", "II"])
+def test_the_first_round_of_cold_scaffold_is_fedavg_bit_for_bit(option: str) -> None:
+    for make in (random_quadratics, small_classification):
+        assert torch.equal(
+            *(models_of(make(a))[1] for a in ({"name": "scaffold", "option": option}, {"name": "fedavg"}))
+        )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_the_server_moves_by_exactly_the_stated_step(algorithm: dict[str, Any]) -> None:
+    """Twice the server rate is twice the first move, from the same start."""
+    moves = []
+    for rate in (1.0, 2.0):
+        w = models_of(random_quadratics(algorithm, server_lr=rate, rounds=1))
+        moves.append(w[1] - w[0])
+    assert torch.allclose(2 * moves[0], moves[1], atol=1e-14)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_an_empty_cohort_is_a_round_in_which_nothing_moves(algorithm: dict[str, Any]) -> None:
+    def final(cohorts: list[list[int]], rounds: int) -> Tensor:
+        return models_of(
+            random_quadratics(algorithm, rounds=rounds, participation={"pattern": "trace", "cohorts": cohorts})
+        )[-1]
+
+    assert torch.equal(final([[0, 3], [], [1, 2]], 2), final([[0, 3]], 1))
+    records = list(
+        simulate(random_quadratics(algorithm, rounds=2, participation={"pattern": "trace", "cohorts": [[], [1]]}))
+    )
+    assert (records[1].cohort, records[1].weights, records[1].costs.gradient_evaluations) == ([], [], 0)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_the_order_in_which_a_trace_names_clients_changes_nothing(algorithm: dict[str, Any]) -> None:
+    a, b = (
+        models_of(
+            random_quadratics(algorithm, noise=0.2, rounds=2, participation={"pattern": "trace", "cohorts": cohorts})
+        )[-1]
+        for cohorts in ([[0, 3, 5], [2, 3]], [[5, 0, 3], [3, 2]])
+    )
+    assert torch.equal(a, b)
+
+
+def test_the_running_mean_of_memories_stays_the_mean_over_hundreds_of_rounds() -> None:
+    config = small_classification(
+        {"name": "fedvarp"}, rounds=250, local_steps=1, batch_size=4, probe_every=0, eval_every=0
+    )
+    state = list(simulate(config))[-1].checkpoint().state
+    assert torch.allclose(state["mean"], state["memory"].mean(0), atol=1e-5)
+    assert state["memory"].abs().sum(1).gt(0).all()

@@ -250,6 +250,7 @@ def _refusal(field: str, message: str) -> PydanticCustomError:
 
 
 # Where one of several models stands, told apart by a tag; an error's location repeats the tag after the field.
+_TAGS = {"problem": "kind", "algorithm": "name", "participation": "pattern", "partition": "name"}
 _UNIONS: dict[str, Mapping[str, type[Parameters]]] = {
     "problem": PROBLEMS,
     "algorithm": ALGORITHMS,
@@ -272,11 +273,18 @@ def _explain(detail: Any) -> tuple[str, str]:
         )
     if detail["type"] == "extra_forbidden":
         return field, f"there is no such setting; here are: {', '.join(sorted(model.model_fields))}"
+    allowed, about = _allowed(model, path[-1])
     if detail["type"] == "missing":
-        return field, f"is needed: {_allowed(model, path[-1])}"
+        return field, f"is needed: {allowed or about}"
     if detail["type"] == "json_invalid":
         return "", f"not valid JSON: {context.get('error', detail['msg'])}"
-    return field, f"got {json.dumps(got, default=str)[:80]}, allowed {_allowed(model, path[-1]) or detail['msg']}"
+    shown_got = json.dumps(got, default=str)[:80]
+    if path[-1] in _UNIONS:
+        return (
+            field,
+            f"got {shown_got}, expected a group of settings, as in {path[-1]}.{_TAGS[path[-1]]}={next(iter(_UNIONS[path[-1]]))}",
+        )
+    return field, f"got {shown_got}, allowed {allowed}" if allowed else f"got {shown_got}: {about or detail['msg']}"
 
 
 def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters]]:
@@ -294,24 +302,24 @@ def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters
     return path or [""], model
 
 
-def _allowed(model: type[Parameters], name: str) -> str:
-    """The allowed values of a field in words, "" where the field is not known."""
+def _allowed(model: type[Parameters], name: str) -> tuple[str, str]:
+    """(the allowed values of a field in words, or "" where they are not a choice or a range; its help)."""
     if name not in model.model_fields:
-        return ""
+        return "", ""
     about, kind = shown(model, name), model.model_fields[name].annotation
     if about["choices"]:
-        return " or ".join(json.dumps(value) for value in about["choices"])
+        return " or ".join(json.dumps(value) for value in about["choices"]), about["help"]
     if kind is bool:
-        return "true or false"
+        return "true or false", about["help"]
     noun = (
         "a whole number" if kind is int or get_args(kind) == (int, type(None)) else "a number" if kind is float else ""
     )
     if not noun:
-        return about["help"]
+        return "", about["help"]
     low, high = about["minimum"], about["maximum"]
     if low is not None:
         noun += f" above {low:g}" if about["above"] else f" from {low:g}"
-    return noun + (f" to {high:,}" if high is not None else "")
+    return noun + (f" to {high:,}" if high is not None else ""), about["help"]
 
 
 _DEFAULTS = dict(_flatten(SimulationConfig().to_dict()))

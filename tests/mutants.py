@@ -1,0 +1,210 @@
+"""Is every test able to fail? Known mistakes, put into a copy of the project one at a time; each must turn the suite red.
+
+Run `python tests/mutants.py` (all) or `python tests/mutants.py NAME ...`. Exit code 1 if a mistake survives, or if its place in the
+code is no longer found. A change to the code that moves such a place updates it here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+
+class Mutant(NamedTuple):
+    """In `file`, `old` (found exactly once) becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+    mistake: str
+
+
+MUTANTS: dict[str, Mutant] = {
+    "scaffold-cohort-mean": Mutant(
+        "fedviz/algorithms/base.py",
+        "mean += self.weights[rows] @ (values - table[rows])",
+        "mean += (values - table[rows]).mean(0)",
+        "the server variate moves by the cohort's mean, without |S|/N",
+    ),
+    "fedvarp-order": Mutant(
+        "fedviz/algorithms/base.py",
+        "        v = self.direction(state, cohort, result)\n"
+        "        return w - s.server_lr * s.client_lr * s.steps * v, self.remember(state, cohort, result)",
+        "        state = self.remember(state, cohort, result)\n"
+        "        v = self.direction(state, cohort, result)\n"
+        "        return w - s.server_lr * s.client_lr * s.steps * v, state",
+        "memories are refreshed before the direction is formed",
+    ),
+    "correction-sign": Mutant(
+        "fedviz/algorithms/scaffold.py",
+        'return state["server_variate"] - state["client_variates"][clients]',
+        'return state["client_variates"][clients] - state["server_variate"]',
+        "the correction pushes the wrong way",
+    ),
+    "scaffold-corrected-memory": Mutant(
+        "fedviz/simulation/local_pass.py",
+        'updates = raw.clone() if "gradients" in needs else raw',
+        "updates = raw",
+        "control variates are made of corrected gradients",
+    ),
+    "key-without-round": Mutant(
+        "fedviz/keyed_random.py",
+        "words = philox((np.arange(blocks, dtype=np.uint64), client, round, last)",
+        "words = philox((np.arange(blocks, dtype=np.uint64), client, client, last)",
+        "every round draws the same",
+    ),
+    "key-without-seed": Mutant(
+        "fedviz/keyed_random.py",
+        "(seed & 0xFFFFFFFF, seed >> 32)",
+        "(0, 0)",
+        "the seed is ignored",
+    ),
+    "divisor": Mutant(
+        "fedviz/simulation/local_pass.py",
+        "raw = total / steps",
+        "raw = total / (steps + 1)",
+        "updates are divided by a wrong number of steps",
+    ),
+    "cluster-weight": Mutant(
+        "fedviz/algorithms/fedvarp.py",
+        "weights.index_add_(0, setting.clusters, setting.client_weights)",
+        "weights += 1 / len(weights)",
+        "clusters weigh alike, whatever their size",
+    ),
+    "stale-evaluation": Mutant(
+        "fedviz/simulation/loop.py",
+        "evaluation = self.problem.evaluate(self.w) if due else None",
+        'evaluation = self.problem.evaluate(getattr(self, "stale", self.w)) if due else None\n        self.stale = self.w',
+        "the model before the round is evaluated",
+    ),
+    "prox-anchor": Mutant(
+        "fedviz/simulation/local_pass.py",
+        "prox = (u - w).mul_(mu)",
+        "prox = (u - u).mul_(mu)",
+        "the proximal term is anchored at the moving model",
+    ),
+    "probe-shares-minibatches": Mutant(
+        "fedviz/simulation/decomposition.py",
+        "for replica in range(1, REPLICAS + 1)",
+        "for replica in (1,) * REPLICAS",
+        "the repetitions of a probe are copies",
+    ),
+    "dispersion-without-noise-correction": Mutant(
+        "fedviz/simulation/decomposition.py",
+        "return float(seen - self.variances[part.rows].mean() / len(self.x))",
+        "return float(seen)",
+        "minibatch noise is counted as heterogeneity",
+    ),
+    "batch-not-dropped": Mutant(
+        "fedviz/problems/minibatches.py",
+        "per_epoch = counts // size",
+        "per_epoch = -(-counts // size)",
+        "incomplete batches are kept",
+    ),
+    "cyclic-window": Mutant(
+        "fedviz/participation/cyclic.py",
+        "(round - 1 + offset) // self.availability",
+        "(round - 1 + offset) // (self.availability + 1)",
+        "a group stays on duty a round too long",
+    ),
+    "running-mean-drifts": Mutant(
+        "fedviz/algorithms/fedvarp.py",
+        "return self.table.write(state, cohort.clients, result.updates, cohort.round)",
+        'state["memory"][cohort.clients] = result.updates\n        return state',
+        "the mean of the memories is never moved",
+    ),
+}
+
+
+def applied(name: str, folder: Path) -> None:
+    """Put mutant `name` into the copy at `folder`."""
+    mutant = MUTANTS[name]
+    file = folder / mutant.file
+    text = file.read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        sys.exit(
+            f"{name}: its place in {mutant.file} is found {text.count(mutant.old)} times, expected once. Update tests/mutants.py."
+        )
+    file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+
+
+def suite(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The engine's tests on the copy, up to the first failure."""
+    tests = sorted(
+        str(path.relative_to(folder)) for path in (folder / "tests").glob("test_*.py") if path.stem not in _BESIDE
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-m",
+        "not slow and not browser",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+_BESIDE = {
+    "test_bootstrap",
+    "test_figures",
+    "test_command_line",
+    "test_documentation",
+}  # nothing of the engine is in them
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(MUTANTS)}")
+    names = parser.parse_args().names or list(MUTANTS)
+    if unknown := [name for name in names if name not in MUTANTS]:
+        parser.error(f"no mutant {', '.join(unknown)}; there are {', '.join(MUTANTS)}")
+    survived = []
+    for name in ["", *names]:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "fedviz"
+            ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "test-artifacts")
+            shutil.copytree(ROOT, folder, ignore=ignore)
+            if name:
+                applied(name, folder)
+            began = time.monotonic()
+            done = suite(folder)
+        red, seconds = done.returncode == 1, time.monotonic() - began
+        if not name:
+            if done.returncode != 0:
+                sys.exit(f"The suite is not green to begin with:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+            print(f"unchanged: green ({seconds:.0f} s)", flush=True)
+            continue
+        first = next((line for line in done.stdout.splitlines() if line.startswith("FAILED")), "").removeprefix(
+            "FAILED "
+        )
+        print(
+            f"{name}: {'red' if red else 'SURVIVED'} ({seconds:.0f} s) {MUTANTS[name].mistake}. {first[:110]}",
+            flush=True,
+        )
+        survived += [] if red else [name]
+    print(f"{len(names) - len(survived)} of {len(names)} mistakes caught.")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Bad settings are refused before anything starts, naming field, value and what is allowed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fedviz.algorithms import ALGORITHMS
+from fedviz.config import ConfigError, SimulationConfig, with_settings
+from fedviz.papers.presets import PRESETS
+from fedviz.parameters import shown
+from fedviz.participation import PATTERNS
+from fedviz.problems import PROBLEMS
+from fedviz.problems.partitions import PARTITIONS
+
+QUADRATIC = ["problem.kind=quadratics", "problem.curvature=[[1],[1]]", "problem.linear=[[1],[1]]", "problem.start=[0]"]
+BAD: list[tuple[list[str], str, str]] = [
+    # settings, field of the message, what the message says
+    (["num_clients=0"], "num_clients", "got 0, allowed a whole number from 1 to 100,000"),
+    (["num_clients=4"], "participation.clients_per_round", "got 5, allowed 1 to 4"),
+    (["num_clients=20000"], "num_clients", "got 20000, allowed 1 to 10000"),
+    (["participation.clients_per_round=101"], "participation.clients_per_round", "got 101, allowed 1 to 100"),
+    (["participation.pattern=cyclic", "participation.groups=101"], "participation.groups", "got 101, allowed 1 to 100"),
+    (["participation.pattern=cyclic", "participation.groups=25"], "participation.clients_per_round", "allowed 1 to 4"),
+    (
+        ["participation.pattern=trace", "participation.cohorts=[[0,0]]"],
+        "participation.cohorts",
+        "round 1 names a client twice",
+    ),
+    (
+        ["participation.pattern=trace", "participation.cohorts=[[100]]"],
+        "participation.cohorts",
+        "client 100, allowed 0 to 99",
+    ),
+    (
+        ["participation.pattern=trace", "participation.cohorts=[[0]]"],
+        "participation.cohorts",
+        "got 1 cohorts for 200 rounds",
+    ),
+    (["participation.pattern=trace", "participation.cohorts=[]"], "participation.cohorts", "got []"),
+    (["participation.pattern=sometimes"], "participation.pattern", "got 'sometimes', allowed 'full', 'uniform'"),
+    (["algorithm.name=cluster_fedvarp", "algorithm.clusters=101"], "algorithm.clusters", "got 101, allowed 1 to 100"),
+    (
+        ["algorithm.name=cluster_fedvarp", "algorithm.clustering=age"],
+        "algorithm.clustering",
+        'got "age", allowed "label"',
+    ),
+    (
+        ["algorithm.name=cluster_fedvarp", "algorithm.clustering.labels=[0,1]"],
+        "algorithm.clustering.labels",
+        "got 2 labels for 100",
+    ),
+    (["algorithm.name=fedsgd"], "algorithm.name", "got 'fedsgd', allowed 'fedavg', 'fedprox'"),
+    (["algorithm.name=scaffold", "algorithm.option=III"], "algorithm.option", 'got "III", allowed "I" or "II"'),
+    (["algorithm.name=fedprox", "algorithm.mu=-1"], "algorithm.mu", "got -1, allowed a number from 0 to 10,000"),
+    (["algorithm.mu=1"], "algorithm.mu", "there is no such setting"),
+    (["problem.partition.similarity=1.5"], "problem.partition.similarity", "got 1.5, allowed a number from 0 to 1"),
+    (["problem.partition.similarity=-0.1"], "problem.partition.similarity", "got -0.1, allowed a number from 0 to 1"),
+    (
+        ["problem.partition.name=pathological"],
+        "problem.partition.name",
+        "got 'pathological', allowed 'iid', 'similarity'",
+    ),
+    (["problem.dataset=imagenet"], "problem.dataset", 'got "imagenet", allowed "fashion_mnist_mini"'),
+    (["client_lr=0"], "client_lr", "got 0, allowed a number above 0"),
+    (["client_lr=-0.1"], "client_lr", "got -0.1, allowed a number above 0"),
+    (["client_lr=NaN"], "client_lr", "got NaN, allowed a number above 0"),
+    (["server_lr=Infinity"], "server_lr", "got Infinity, allowed a number above 0"),
+    (["client_lr=1e999"], "client_lr", "got Infinity, allowed a number above 0"),
+    (["rounds=1.5"], "rounds", "got 1.5, allowed a whole number from 1"),
+    (["rounds=true"], "rounds", "got true, allowed a whole number from 1"),
+    (["rounds=many"], "rounds", 'got "many", allowed a whole number from 1'),
+    (["rounds="], "rounds", 'got "", allowed a whole number from 1'),
+    (["rounds=99999999999999999999"], "rounds", "got 99999999999999999999, allowed a whole number from 1"),
+    (["local_steps=0"], "local_steps", "got 0, allowed a whole number from 1"),
+    (["batch_size=0"], "batch_size", "got 0, allowed a whole number from 1"),
+    (["seed=-1"], "seed", "got -1, allowed a whole number from 0"),
+    (["eval_every=-1"], "eval_every", "got -1, allowed a whole number from 0"),
+    (["device=tpu"], "device", 'got "tpu", allowed "auto" or "cpu"'),
+    (["momentum=0.9"], "momentum", "there is no such setting"),
+    (["rounds"], "rounds", "expected path=value"),
+    (["rounds.a=1"], "rounds", "got {"),
+    (["algorithm=fedavg"], "algorithm", 'got "fedavg"'),
+    (["problem.kind=quadratics"], "problem.curvature", "is needed"),
+    ([*QUADRATIC, "num_clients=3"], "problem.curvature", "got 2 rows for 3 clients"),
+    ([*QUADRATIC, "num_clients=2", "problem.start=[0,0]"], "problem.curvature", "row 0 has 1 numbers, start has 2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "message"), BAD, ids=lambda x: " ".join(x) if isinstance(x, list) else ""
+)
+def test_a_bad_setting_is_refused_by_field_value_and_range(settings: list[str], field: str, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        with_settings(settings)
+    assert field in dict(refused.value.problems)
+    assert message in dict(refused.value.problems)[field]
+
+
+def test_label_clusters_need_labels() -> None:
+    algorithm = [
+        "algorithm.name=cluster_fedvarp",
+        "algorithm.clusters=2",
+        "num_clients=2",
+        "participation.pattern=full",
+    ]
+    with pytest.raises(ConfigError, match="this problem has no labels"):
+        with_settings([*QUADRATIC, *algorithm])
+    with_settings([*QUADRATIC, *algorithm, "algorithm.clustering=random"])
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        with_settings(["rounds=0", "client_lr=0", "seed=x"])
+    assert set(dict(refused.value.problems)) == {"rounds", "client_lr", "seed"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"rounds": 1e400}', "\x00"])
+def test_text_that_is_no_config_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        SimulationConfig.read(text)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_is_a_valid_run_that_survives_json_and_the_command_line(preset: str) -> None:
+    config = PRESETS[preset].build()
+    assert SimulationConfig.read(json.dumps(config.to_dict())) == config
+    assert with_settings(arguments(config.to_command())) == config
+
+
+def arguments(command: str) -> list[str]:
+    import shlex
+
+    words = shlex.split(command)
+    assert words[:4] == ["python", "-m", "fedviz", "run"]
+    assert words[4::2] == ["--set"] * (len(words[4:]) // 2)
+    return words[5::2]
+
+
+def test_the_command_line_of_any_change_gives_the_change_back() -> None:
+    for settings in (
+        ["rounds=60"], ["rounds=60", "probe_every=7"], ["seed=9223372036854775807"], ["eval_every=0", "probe_every=0"],
+        ["algorithm.name=fedprox", "algorithm.mu=0"], ["client_lr=1e-05"], ["problem.partition.name=iid"],
+        ["participation.pattern=trace", "participation.cohorts=[[1,2],[]]", "participation.repeat=true"],
+    ):  # fmt: skip
+        config = with_settings(settings)
+        assert with_settings(arguments(config.to_command())) == config
+
+
+def test_the_automatic_intervals_follow_the_rounds() -> None:
+    """A hundredth and a twenty-fifth of the rounds, one at least."""
+    assert [(c.eval_every, c.probe_every) for c in (with_settings([f"rounds={r}"]) for r in (10, 200, 2000))] == [
+        (1, 1), (2, 8), (20, 80),
+    ]  # fmt: skip
+
+
+def every_parameter() -> list[tuple[Any, str]]:
+    models = [SimulationConfig, *ALGORITHMS.values(), *PATTERNS.values(), *PARTITIONS.values(), *PROBLEMS.values()]
+    return [(model, name) for model in models for name in model.model_fields if name not in ("name", "pattern", "kind")]
+
+
+@pytest.mark.parametrize(("model", "name"), every_parameter(), ids=lambda x: getattr(x, "__name__", x))
+def test_every_parameter_says_what_it_is(model: Any, name: str) -> None:
+    about = shown(model, name)
+    assert about["label"][0].isupper()
+    assert about["help"].endswith((".", "]", "]."))

@@ -1,0 +1,112 @@
+"""The batched path against a slow reference: plain nn.Module and autograd, one client at a time, written from the papers.
+
+The reference shares the partition, the cohorts and the minibatches with the code under test, and nothing else.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedviz.config import SimulationConfig
+from fedviz.participation import Participation
+from fedviz.problems.classification import client_indices
+from fedviz.problems.datasets import DATASETS, load
+from fedviz.problems.minibatches import schedule
+from fedviz.simulation.loop import simulate
+from tests.problems import small_classification
+
+
+def reference(config: SimulationConfig) -> tuple[list[np.ndarray], float, float, float]:
+    """(flat model after every round, train loss, test accuracy, |grad f|^2 at the end), in float32, by hand."""
+    problem: Any = config.problem
+    info, data = DATASETS[problem.dataset], load(problem.dataset)
+    parts = client_indices(problem.dataset, problem.partition, config.num_clients, config.seed)
+
+    def inputs(images: np.ndarray) -> torch.Tensor:
+        return (torch.tensor(images).flatten(1).float() / 255 - info.mean) / info.deviation
+
+    x, y = inputs(data.train_images), torch.tensor(data.train_labels)
+    model, loss = nn.Linear(784, 10), nn.CrossEntropyLoss()
+
+    def flat() -> torch.Tensor:
+        return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+    def put(w: torch.Tensor) -> None:
+        nn.utils.vector_to_parameters(w.clone(), model.parameters())
+
+    def grad(rows: Any) -> torch.Tensor:
+        model.zero_grad()
+        loss(model(x[rows]), y[rows]).backward()
+        return torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+
+    w = torch.zeros(7850)
+    memory: dict[int, torch.Tensor] = {i: torch.zeros(7850) for i in range(config.num_clients)}
+    history = []
+    algorithm = config.algorithm
+    for round in range(1, config.rounds + 1):
+        cohort = Participation(config.participation, config.num_clients, config.seed).cohort(round)
+        mean_memory = torch.stack(list(memory.values())).mean(0)
+        ends, fresh = [], {}
+        for i in cohort.tolist():
+            picks, _ = schedule(
+                np.array([len(parts[i])]),
+                np.array([i]),
+                config.batch_size,
+                config.local_steps,
+                seed=config.seed,
+                round=round,
+            )
+            u, raw = w.clone(), []
+            for k in range(config.local_steps):
+                put(u)
+                g = grad(parts[i][picks[0, k]])
+                raw.append(g)
+                if algorithm.name == "scaffold":
+                    g = g - memory[i] + mean_memory
+                if algorithm.name == "fedprox":
+                    g = g + algorithm.mu * (u - w)
+                u = u - config.client_lr * g
+            ends.append(u)
+            fresh[i] = torch.stack(raw).mean(0)
+            if algorithm.name == "fedvarp":
+                fresh[i] = (w - u) / (config.client_lr * config.local_steps)
+        if algorithm.name == "fedvarp":
+            v = torch.stack([fresh[i] - memory[i] for i in cohort.tolist()]).mean(0) + mean_memory
+            w = w - config.client_lr * config.local_steps * v
+        else:
+            w = torch.stack(ends).mean(0)
+        if algorithm.name in ("fedvarp", "scaffold"):
+            memory.update(fresh)
+        history.append(w.numpy().copy())
+    put(w)
+    assert (
+        len({len(part) for part in parts}) > 1
+    )  # f is the mean over clients, not over samples: unequal sizes tell them apart
+    losses = [loss(model(x[part]), y[part]).item() for part in parts]
+    full = torch.stack([grad(part) for part in parts]).mean(0)
+    accuracy = float((model(inputs(data.test_images)).argmax(1) == torch.tensor(data.test_labels)).float().mean())
+    assert torch.equal(flat(), w)
+    return history, float(np.mean(losses)), accuracy, float(full @ full)
+
+
+@pytest.mark.parametrize("batch_size", [16, 700])  # 700: clients with fewer samples use all they have
+@pytest.mark.parametrize(
+    "algorithm",
+    [{"name": "fedavg"}, {"name": "fedprox", "mu": 1.0}, {"name": "scaffold"}, {"name": "fedvarp"}],
+    ids=lambda a: a["name"],
+)
+def test_the_batched_path_matches_one_client_at_a_time(algorithm: dict[str, Any], batch_size: int) -> None:
+    config = small_classification(algorithm, batch_size=batch_size, num_clients=17, rounds=5)
+    records = list(simulate(config))
+    models, train_loss, accuracy, gradient_norm_sq = reference(config)
+    ours = [record.w.clone().numpy() for record in simulate(config)]
+    for mine, theirs in zip(ours[1:], models, strict=True):
+        assert np.abs(mine - theirs).max() < 1e-5
+    final = records[-1].evaluation
+    assert final is not None
+    assert final.train_loss == pytest.approx(train_loss, rel=1e-5)
+    assert final.test_accuracy == pytest.approx(accuracy, abs=1e-6)
+    assert final.gradient_norm_sq == pytest.approx(gradient_norm_sq, rel=1e-4)

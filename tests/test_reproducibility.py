@@ -1,0 +1,107 @@
+"""The config is the run: the same records, bit for bit, however and beside whatever it runs."""
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from fedviz.config import SimulationConfig
+from fedviz.simulation.loop import simulate
+from tests.problems import ALGORITHMS, comparable, label_of, models_of, random_quadratics, small_classification
+
+
+def records_of(config: SimulationConfig) -> list[dict[str, Any]]:
+    return [comparable(record) for record in simulate(config)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_the_same_config_gives_the_same_records_and_models(algorithm: dict[str, Any]) -> None:
+    for config in (
+        small_classification(algorithm),
+        random_quadratics(algorithm, noise=0.3, probe_every=2, eval_every=1),
+    ):
+        assert records_of(config) == records_of(config)
+        assert all(torch.equal(a, b) for a, b in zip(models_of(config), models_of(config), strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_measuring_changes_nothing_about_the_run(algorithm: dict[str, Any]) -> None:
+    for make in (small_classification, random_quadratics):
+        watched, plain = (models_of(make(algorithm, probe_every=p, eval_every=e)) for p, e in ((1, 1), (0, 0)))
+        assert all(torch.equal(a, b) for a, b in zip(watched, plain, strict=True))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_going_on_from_any_round_is_as_if_never_stopped(algorithm: dict[str, Any]) -> None:
+    config = random_quadratics(algorithm, noise=0.3, probe_every=2, eval_every=3, rounds=7)
+    whole = records_of(config)
+    checkpoints = [record.checkpoint() for record in simulate(config)]
+    for stop, checkpoint in enumerate(checkpoints):
+        assert [comparable(record) for record in simulate(config, resume_from=checkpoint)] == whole[stop + 1 :]
+
+
+def test_a_classification_run_goes_on_bit_for_bit() -> None:
+    config = small_classification({"name": "scaffold"})
+    whole = records_of(config)
+    checkpoints = [record.checkpoint() for record in simulate(config)]
+    assert [comparable(record) for record in simulate(config, resume_from=checkpoints[3])] == whole[4:]
+
+
+def test_runs_beside_one_another_are_the_runs_alone() -> None:
+    configs = [small_classification({"name": name}, seed=seed) for name in ("fedvarp", "scaffold") for seed in (0, 1)]
+    alone = [records_of(config) for config in configs]
+    together: dict[int, list] = {}
+
+    def work(n: int) -> None:
+        torch.set_num_threads(1)
+        together[n] = records_of(configs[n])
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(configs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [together[n] for n in range(len(configs))] == alone
+
+
+def test_global_generators_are_neither_used_nor_touched() -> None:
+    import numpy as np
+
+    config = small_classification({"name": "cluster_fedvarp", "clusters": 4, "clustering": "kmeans"})
+    torch.manual_seed(1)
+    first = records_of(config)
+    torch.manual_seed(2)
+    np.random.seed(2)  # noqa: NPY002 - the point is that it does not matter
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    assert records_of(config) == first
+    assert torch.equal(before, torch.get_rng_state())
+    assert numpy_before == np.random.get_state()[1].tolist()  # noqa: NPY002
+
+
+def test_algorithms_are_compared_on_the_same_cohorts_partition_and_start() -> None:
+    runs = [list(simulate(small_classification(algorithm))) for algorithm in ALGORITHMS]
+    for run in runs[1:]:
+        assert [record.cohort for record in run] == [record.cohort for record in runs[0]]
+        assert comparable(run[0])["evaluation"] == comparable(runs[0][0])["evaluation"]
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert len({str(records_of(small_classification({"name": "fedavg"}, seed=seed))) for seed in (0, 1, 2)}) == 3
+
+
+def test_records_are_gap_free_and_measured_when_due() -> None:
+    records = list(simulate(random_quadratics({"name": "fedavg"}, rounds=10, eval_every=4, probe_every=3)))
+    assert [record.round for record in records] == list(range(11))
+    assert [record.round for record in records if record.evaluation] == [0, 4, 8, 10]
+    assert [record.round for record in records if record.decomposition] == [3, 6, 9]
+    silent = list(simulate(random_quadratics({"name": "fedavg"}, rounds=3, eval_every=0, probe_every=0)))
+    assert not any(record.evaluation or record.decomposition for record in silent)

@@ -1,0 +1,24 @@
+"""Charts of runs: records in, plotly figures out. Pure: no Streamlit, no torch, no database.
+
+`views` says what goes in (RunView) and comes out (Figure), `style` how it looks, `drawing` how it is put together, `curves`,
+`decomposition` and `rasters` what is drawn. A figure is plain plotly JSON with a few extra words in `meta`, which
+`fedviz.ui.live_plotly` turns into title, legend and hover; `drawing` lists them.
+"""
+
+from fedviz.figures.curves import accuracy, heterogeneity, loss
+from fedviz.figures.decomposition import decomposition, reading
+from fedviz.figures.rasters import label_counts, participation, participation_preview
+from fedviz.figures.views import Figure, RunView
+
+__all__ = [
+    "Figure",
+    "RunView",
+    "accuracy",
+    "decomposition",
+    "heterogeneity",
+    "label_counts",
+    "loss",
+    "participation",
+    "participation_preview",
+    "reading",
+]

@@ -1,0 +1,259 @@
+"""How a figure is put together: typed arrays, decimation, axes, shading, and the words that the page turns into a legend.
+
+Arrays travel as base64 typed arrays ({"dtype", "bdata"}, which plotly.js reads), at most `MAX_POINTS` a trace, so that a tick costs
+the same however long the run. What plotly has no word for stands in `meta`:
+
+    layout.meta   link    charts with the same word show the same x when one of them is hovered
+                  x       what x is called beside a hovered value ("round")
+                  at      the x that the values of the legend belong to, where a cursor is set
+                  notes   short remarks under the legend
+                  shaded  the name of the shaded rounds, "" without any
+                  panels  the x axes of panels that are left out on narrow screens
+    trace.meta    now     the value beside the name in the legend: the latest one, or that at the cursor
+                  unit    "" or "percent": how to write other values
+                  run     whose value it is, where one legend entry holds the values of two runs
+                  quiet   drawn, without a value of its own in the legend
+                  readout not drawn, a value only
+    trace.customdata      the values as recorded, where what is drawn differs from them (clipped, gaps)
+
+Traces with the same legendgroup share one legend entry.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedviz.figures.style import NEUTRAL, faint, number, percent, superscript
+from fedviz.figures.views import Figure, RunView
+
+MAX_POINTS = 600
+Array = NDArray[np.float64]
+
+
+def typed(values: ArrayLike, dtype: str = "f4") -> dict[str, str]:
+    """A flat array in plotly's base64 form; "f4" is float32, "u2" uint16."""
+    raw = np.ascontiguousarray(values, dtype=f"<{dtype}")
+    return {"dtype": dtype, "bdata": base64.b64encode(raw.tobytes()).decode()}
+
+
+def rounds_array(rounds: ArrayLike) -> dict[str, str]:
+    """Rounds as the smallest type that holds them exactly (float32 does up to 16 million)."""
+    rounds = np.asarray(rounds)
+    return typed(rounds, "u2" if not rounds.size or rounds.max() < 2**16 else "f4")
+
+
+def kept(values: ArrayLike, limit: int = MAX_POINTS) -> NDArray[np.intp]:
+    """Ascending indices of at most `limit` points that look like all of them.
+
+    First and last are kept; what lies between is cut into buckets, of which the lowest, the highest and a gap (NaN) are kept.
+    """
+    y = np.asarray(values, dtype=float)
+    if len(y) <= limit:
+        return np.arange(len(y))
+    inner = y[1:-1]
+    gaps = np.isnan(inner)
+    buckets = (limit - 2) // (3 if gaps.any() else 2)
+    # Each point's bucket; sorting within a bucket by value leaves its lowest at the start and its highest at the end.
+    bucket = np.arange(len(inner)) * buckets // len(inner)
+    chosen = [np.array([0, len(y) - 1])]
+    for select in (~gaps, gaps):
+        index = np.flatnonzero(select)
+        order = index[np.lexsort((inner[index], bucket[index]))]
+        change = np.flatnonzero(np.diff(bucket[order]))
+        starts, ends = np.append(0, change + 1), np.append(change, len(order) - 1)
+        if len(order):
+            chosen += [order[starts] + 1] if select is gaps else [order[starts] + 1, order[ends] + 1]
+    return np.unique(np.concatenate(chosen))
+
+
+def at(rounds: NDArray[np.int64], values: Array, cursor: int | None) -> tuple[int, float] | None:
+    """(round, value) of the last number up to round `cursor` (of the first one, before that); the latest without a cursor."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return None
+    up_to = len(known) if cursor is None else int(np.searchsorted(rounds[known], cursor, side="right"))
+    index = known[max(up_to - 1, 0)]
+    return int(rounds[index]), float(values[index])
+
+
+def measured(view: RunView, group: str, paths: Sequence[str]) -> tuple[NDArray[np.int64], dict[str, Array]]:
+    """The rounds in which `group` was measured at all, and its columns there: NaN that remains is a gap, not a pause."""
+    columns = {path: view.records.column(f"{group}.{path}") for path in paths}
+    rows = np.zeros(len(view.records), dtype=bool)
+    for column in columns.values():
+        rows |= np.isfinite(column)
+    return view.records.rounds[rows], {path: column[rows] for path, column in columns.items()}
+
+
+def curve(
+    rounds: NDArray[np.int64],
+    values: Array,
+    name: str,
+    *,
+    drawn: Array | None = None,
+    keep: NDArray[np.intp] | None = None,
+    cursor: int | None = None,
+    unit: str = "",
+    meta: dict[str, Any] | None = None,
+    **style: Any,
+) -> dict[str, Any]:
+    """A line. `values` are as recorded; `drawn`, where given, is what stands on the paper instead."""
+    y = values if drawn is None else drawn
+    keep = kept(y) if keep is None else keep
+    found = at(rounds, values, cursor)
+    write = percent if unit == "percent" else number
+    trace = {
+        "type": "scatter",
+        "mode": "lines" if len(rounds) > 2 else "lines+markers",  # a single point would have no line to show
+        "name": name,
+        "x": rounds_array(rounds[keep]),
+        "y": typed(y[keep]),
+        "connectgaps": False,
+        "cliponaxis": False,
+        "meta": {"now": write(found[1] if found else None), "unit": unit, **(meta or {})},
+        **style,
+    }
+    if drawn is not None:
+        trace["customdata"] = typed(values[keep])
+    return trace
+
+
+def positive(values: Array) -> Array:
+    """What a log axis can show: NaN, hence a gap, for zero and below."""
+    return np.where(values > 0, values, np.nan)
+
+
+GAPS_NOTE = "gaps: zero or below, which a log scale cannot show"
+
+
+def axis(**options: Any) -> dict[str, Any]:
+    return {"zeroline": False, "ticks": "", "fixedrange": False, **options}
+
+
+def rounds_axis(rounds: int, **options: Any) -> dict[str, Any]:
+    """0 ... rounds, the same on all charts of a run."""
+    return axis(**{"range": [0, max(1, rounds)], "nticks": 8, "title": {"text": "round", "standoff": 4}, **options})
+
+
+MANTISSAS = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,))
+
+
+def log_axis(values: Sequence[Array], *, most: int = 7, **options: Any) -> dict[str, Any]:
+    """A log axis with at most about `most` ticks, written out (0.01, 10, 10⁻⁵), so that they can be read from afar."""
+    present = np.concatenate([np.asarray(v, dtype=float).ravel() for v in values]) if values else np.empty(0)
+    present = present[np.isfinite(present) & (present > 0)]
+    if not len(present):
+        return axis(type="log", **options)
+    low, high = float(present.min()), float(present.max())
+    first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
+    decades = range(first, last + 1)
+    choices = [[m * 10.0**e for e in decades for m in mantissas] for mantissas in MANTISSAS]
+    choices += [[10.0**e for e in decades if e % step == 0] for step in range(2, max(3, last - first))]
+    # A little beyond the data, as the axis reaches.
+    fitting = (ticks for ticks in choices if sum(low / 1.2 <= tick <= high * 1.2 for tick in ticks) <= most)
+    ticks = next(fitting, choices[-1])
+    return axis(type="log", tickmode="array", tickvals=ticks, ticktext=[_tick(tick) for tick in ticks], **options)
+
+
+def _tick(value: float) -> str:
+    exponent = round(math.log10(value))
+    if -3 <= exponent < 5 or not math.isclose(value, 10.0**exponent):
+        return f"{value:,.10g}"
+    return f"10{superscript(exponent)}"
+
+
+def cursor_lines(cursor: int | None, *x_axes: str) -> list[dict[str, Any]]:
+    """The chosen round, as a vertical line in each panel."""
+    if cursor is None:
+        return []
+    return [
+        {"type": "line", "xref": x, "yref": "paper", "x0": cursor, "x1": cursor, "y0": 0, "y1": 1,
+         "line": {"color": NEUTRAL, "width": 1.5}}
+        for x in x_axes
+    ]  # fmt: skip
+
+
+COLD_STEPS = 8
+
+
+def cold_start(view: RunView, x_axis: str = "x") -> tuple[list[dict[str, Any]], str]:
+    """(shapes, their name) for the rounds in which some clients' memories were still empty: the more of them, the darker."""
+    cold = np.nan_to_num(view.records.column("diagnostics.cold"))
+    rounds = view.records.rounds
+    levels = np.ceil(np.clip(cold, 0, 1) * COLD_STEPS).astype(int)
+    if not levels.any():
+        return [], ""
+    change = np.flatnonzero(np.diff(levels)) + 1
+    starts, ends = np.append(0, change), np.append(change, len(levels))
+    shapes = [
+        {"type": "rect", "xref": x_axis, "yref": "paper", "layer": "below", "y0": 0, "y1": 1,
+         "x0": int(rounds[start]), "x1": int(rounds[min(end, len(rounds) - 1)]),
+         "line": {"width": 0}, "fillcolor": faint(NEUTRAL, 0.06 + 0.2 * levels[start] / COLD_STEPS)}
+        for start, end in zip(starts, ends, strict=True)
+        if levels[start]
+    ]  # fmt: skip
+    last = int(rounds[np.flatnonzero(levels)[-1]])
+    return shapes, f"cold start until round {last}" if last < rounds[-1] else "cold start"
+
+
+def figure(
+    title: str,
+    data: list[dict[str, Any]],
+    *,
+    alt: str,
+    notes: Sequence[str] = (),
+    at: int | None = None,
+    link: str = "rounds",
+    x: str = "round",
+    panels: Sequence[str] = (),
+    shaded: str = "",
+    **layout: Any,
+) -> Figure:
+    """A figure with the house's layout. Colours of text, grid and ground are the page's."""
+    meta = {"link": link, "x": x, "at": at, "notes": list(notes), "panels": list(panels), "shaded": shaded}
+    return Figure(
+        {
+            "data": data,
+            "layout": {
+                "title": {"text": title},
+                "uirevision": "fedviz",  # what the viewer zoomed or hid stays so when new data comes
+                "hovermode": False,  # the page shows the values in the legend, on all charts at once
+                "dragmode": "zoom",
+                "showlegend": True,
+                "margin": {"l": 56, "r": 14, "t": 8, "b": 40},
+                "meta": meta,
+                **layout,
+            },
+        },
+        alt,
+    )
+
+
+def png(levels: NDArray[np.uint8], palette: Sequence[tuple[int, int, int, int]]) -> str:
+    """A picture with one pixel a cell as a data URI; levels [rows, columns] point into a palette of RGBA colours."""
+    height, width = levels.shape
+    rows = np.zeros((height, width + 1), dtype=np.uint8)  # each row starts with its filter: none
+    rows[:, 1:] = levels
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    colours, opacities = bytes(c for p in palette for c in p[:3]), bytes(p[3] for p in palette)
+    image = b"\x89PNG\r\n\x1a\n" + b"".join(
+        (
+            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+            chunk(b"PLTE", colours),
+            chunk(b"tRNS", opacities),
+            chunk(b"IDAT", zlib.compress(rows.tobytes(), 4)),
+            chunk(b"IEND", b""),
+        )
+    )
+    return "data:image/png;base64," + base64.b64encode(image).decode()

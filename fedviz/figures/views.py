@@ -1,0 +1,54 @@
+"""What goes into a chart (`RunView`, over any `Records`) and what comes out (`Figure`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Role = Literal["current", "reference", "previous", "recorded"]
+
+
+class Records(Protocol):
+    """A snapshot of a run's records as columns."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        """[n] round of each record, ascending."""
+
+    def column(self, path: str) -> NDArray[np.float64]:
+        """[n] a number of each record by dotted path, such as "evaluation.train_loss"; NaN where there is none."""
+
+    def cohort(self, index: int) -> NDArray[np.int64]:
+        """[S] ids of the clients that took part in the round of record `index`."""
+
+    @property
+    def mode(self) -> str | None:
+        """How the decomposition was measured: "cheap", "full", or None without one."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunView:
+    """A run as the charts see it."""
+
+    name: str  # as the legend writes it: "FedVARP"
+    algorithm: str  # the id: "fedvarp"
+    role: Role
+    num_clients: int
+    rounds: int  # planned; the x axis of all charts spans 0 ... rounds
+    records: Records
+    clusters: NDArray[np.int64] | None = None  # [N] cluster of each client, for cluster methods
+    window: int = 1  # P, after how many rounds the participation pattern repeats
+    available: NDArray[np.bool_] | None = None  # [rounds, N] who is on duty in rounds 1 ... , where not all are
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart: plotly JSON, and one sentence with the latest numbers for those who cannot see it."""
+
+    spec: dict[str, Any]
+    alt: str

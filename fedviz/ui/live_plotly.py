@@ -1,0 +1,61 @@
+"""A live chart: stays mounted while its data grows, so that zoom, hidden curves and the pointer survive every tick.
+
+Streamlit 1.67 takes a plotly chart away and makes a new one whenever its data changes. This component keeps the plot
+and hands new data to `Plotly.react`; every tick carries the whole (decimated) figure, so that a lost or merged message
+costs nothing.
+
+The code is `static/live_plotly.js` with its style sheet, which the browser fetches once, together with plotly.js
+(`static/plotly-basic.min.js`, npm plotly.js-basic-dist-min 4.1.1, MIT): what is given to `js=` rides in every message.
+
+What a chart is in the page:
+    .live-chart                  title, legend, notes and the plot; role="figure", labelled with the figure's sentence
+    .live-plotly[data-chart=KEY] the plot. `element.data[k].x` and `.y` are typed arrays of what is drawn (for a test:
+                                 `Array.from(element.data[k].y)`), `.customdata` the recorded values where they differ
+    [data-curve=NAME]            a legend entry, by legendgroup (a run's role, a part of the error) or by name; where
+                                 it is a button, aria-pressed says whether its curves are shown
+    [data-value]                 a value in it: the latest, that at the cursor, or that at the round pointed at on any
+                                 linked chart; .at beside the title says which round
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import streamlit as st
+
+from fedviz.figures import Figure
+
+STATIC = Path(__file__).resolve().parents[2] / "static"
+
+
+def _version() -> str:
+    """Part of the address, so that a browser does not keep an old copy."""
+    code = b"".join((STATIC / name).read_bytes() for name in ("live_plotly.js", "live_plotly.css"))
+    return hashlib.sha256(code).hexdigest()[:12]
+
+
+_LOADER = """
+const code = import(new URL("app/static/live_plotly.js?v=%s", document.baseURI.replace(/[^/]*$/, "")).href);
+export default function (component) {
+  let close = () => {};
+  let gone = false;
+  code.then((module) => { if (!gone) close = module.show(component); })
+    .catch((error) => {
+      component.parentElement.querySelector(".live-chart").textContent = `The chart could not be loaded: ${error.message}`;
+    });
+  return () => { gone = true; close(); };
+}
+"""
+
+_component = st.components.v2.component(
+    "fedviz_live_plotly", html='<div class="live-chart"></div>', js=_LOADER % _version(), isolate_styles=False
+)
+
+
+def live_plotly(figure: Figure, *, key: str, height: int = 270) -> None:
+    """Show a figure, in place where a chart with this key is already shown.
+
+    height: px, title and legend included; where these wrap, the chart grows so that the plot keeps most of that.
+    """
+    _component(key=key, height="content", data={"key": key, "height": height, "spec": figure.spec, "alt": figure.alt})

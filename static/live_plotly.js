@@ -1,0 +1,324 @@
+/* A live chart. `show` is called with a figure whenever there is a new one; see fedviz/ui/live_plotly.py for what it makes of the
+ * page, and fedviz/figures/drawing.py for the words in `meta`.
+ *
+ * Pointing at a round shows the values there in the legends of all charts that are linked (meta.link), with a line in each: no box
+ * covers a curve, and nothing has to be kept in step but one number. Charts know of one another through one set on the window. */
+
+const NARROW = 640; // px, below which side panels are left out
+const PLOT_SHARE = 0.6; // of the asked height that the plot keeps, however tall title and legend become
+const charts = (window.__fedvizCharts ??= new Set());
+const here = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
+
+let libraries;
+function plotly() {
+  return (libraries ??= new Promise((loaded, failed) => {
+    const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: here("live_plotly.css") });
+    const styled = new Promise((done) => { style.onload = style.onerror = done; });
+    const script = Object.assign(document.createElement("script"), { src: here("plotly-basic.min.js") });
+    script.onload = () => styled.then(() => loaded(window.Plotly));
+    script.onerror = () => failed(new Error("plotly.js could not be loaded: reload the page"));
+    document.head.append(style, script);
+  }));
+}
+
+export function show({ data, parentElement }) {
+  const host = parentElement.querySelector(".live-chart");
+  if (!host || !data) return () => {};
+  host.chart ??= new Chart(host);
+  host.chart.update(data);
+  return () => { host.chart?.close(); host.chart = null; };
+}
+
+class Chart {
+  constructor(host) {
+    this.host = host;
+    this.hidden = new Set(); // names of legend entries switched off; ours, so that it outlives the data
+    this.zooms = 0; // raised to forget a zoom
+    this.pointed = null; // the round pointed at on any linked chart
+    host.setAttribute("role", "figure");
+    host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span></div>
+      <div class="legend"></div><div class="notes"></div></header><div class="live-plotly"></div>`;
+    [this.title, this.at, this.legend, this.notes, this.plot] =
+      [".title", ".at", ".legend", ".notes", ".live-plotly"].map((name) => host.querySelector(name));
+    this.reset = Object.assign(document.createElement("button"), { className: "reset", textContent: "Reset zoom", hidden: true });
+    this.reset.onclick = () => this.forgetZoom();
+    this.at.after(this.reset);
+    this.plot.addEventListener("pointermove", (event) => this.point(event));
+    this.plot.addEventListener("pointerdown", (event) => this.point(event));
+    this.plot.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") tell(this.link, null); });
+    this.watch = new ResizeObserver(() => this.resize());
+    this.watch.observe(this.plot);
+    charts.add(this);
+  }
+
+  update(data) {
+    this.next = data;
+    if (this.busy) return; // the drawing in progress goes on with the newest figure
+    this.busy = true;
+    this.draw()
+      .catch((error) => { if (this.host.isConnected) this.legend.textContent = error.message; })
+      .finally(() => { this.busy = false; });
+  }
+
+  async draw() {
+    const library = await plotly();
+    while (this.next && !this.closed) {
+      const { key, height, spec, alt } = this.shown = this.next;
+      this.next = null;
+      this.host.style.minHeight = `${height}px`;
+      this.plot.style.minHeight = `${PLOT_SHARE * height}px`;
+      this.plot.dataset.chart = key;
+      this.host.setAttribute("aria-label", alt);
+      this.narrow = this.plot.clientWidth < NARROW;
+      this.write(spec);
+      if (this.invisible()) continue; // a closed sidebar; `resize` draws when it opens
+      const { data, layout } = this.dressed(spec);
+      const touch = matchMedia("(hover: none)").matches; // a swipe scrolls the page, not the plot
+      await library.react(this.plot, data, layout, { displayModeBar: false, staticPlot: touch, doubleClick: false, responsive: false });
+      if (!this.listening && this.plot.on) {
+        this.listening = true;
+        this.plot.on("plotly_relayout", (change) => {
+          if (Object.keys(change).some((name) => /axis\d*\.range/.test(name))) { this.reset.hidden = false; this.redraw(); }
+        });
+        this.plot.on("plotly_doubleclick", () => this.forgetZoom());
+      }
+      this.mark();
+    }
+  }
+
+  redraw() { if (this.shown) this.update(this.next ?? this.shown); }
+
+  forgetZoom() { this.zooms += 1; this.reset.hidden = true; this.redraw(); }
+
+  /* The figure as plotly gets it: arrays unpacked, the page's colours, hidden curves, panels that fit. */
+  dressed(spec) {
+    const css = getComputedStyle(this.host);
+    const theme = (name) => css.getPropertyValue(`--st-${name}`).trim();
+    const text = theme("text-color") || css.color;
+    const { title, meta, ...layout } = structuredClone(spec.layout);
+    let data = spec.data.map((trace) => {
+      const shown = trace.visible !== false && this.hidden.has(entry(trace)) ? { visible: "legendonly" } : {};
+      return { ...unpacked(trace), ...shown };
+    });
+    if (this.narrow) data = withoutPanels(data, layout, meta.panels);
+    for (const name of Object.keys(layout).filter((name) => /^[xy]axis/.test(name))) {
+      layout[name] = { gridcolor: mixed(text, 0.12), linecolor: mixed(text, 0.3), ...layout[name] };
+      if (layout[name].title) layout[name].title.font = { size: 12 };
+      // Written-out ticks are made for the whole range.
+      if (!this.reset.hidden && layout[name].tickvals && layout[name].type === "log") {
+        Object.assign(layout[name], { tickmode: "auto", tickvals: null, ticktext: null, tickformat: ".2~g" });
+      }
+    }
+    return {
+      data,
+      layout: {
+        ...layout, autosize: true, showlegend: false, uirevision: `${layout.uirevision}${this.zooms}`,
+        paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+        font: { color: text, family: theme("font") || css.fontFamily, size: this.plot.clientWidth < 400 ? 12 : 13 },
+      },
+    };
+  }
+
+  /* Title, legend and notes. Entries are kept and refilled, so that a button does not vanish under the pointer. */
+  write(spec) {
+    const { title, meta } = spec.layout;
+    this.link = meta.link;
+    this.meta = meta;
+    this.title.textContent = title.text;
+    this.notes.textContent = meta.notes.join(" · ");
+    this.entries = new Map();
+    for (const trace of spec.data) {
+      if (!this.entries.has(entry(trace))) this.entries.set(entry(trace), []);
+      this.entries.get(entry(trace)).push(trace);
+    }
+    const signature = JSON.stringify([...this.entries].map(([name, traces]) =>
+      [name, this.spoken(traces).map((t) => [t.name, t.meta.run, t.mode, t.line, t.marker?.symbol])]).concat(meta.shaded));
+    if (signature !== this.signature) {
+      this.signature = signature;
+      this.legend.replaceChildren(...[...this.entries].map(([name, traces]) => this.item(name, traces)));
+      if (meta.shaded) this.legend.append(shade(meta.shaded));
+    }
+  }
+
+  /* The traces whose values stand in the legend. */
+  spoken(traces) { return traces.filter((t) => !t.meta.quiet && !(this.narrow && this.meta.panels.includes(t.xaxis))); }
+
+  item(name, traces) {
+    const [first] = traces;
+    const readout = first.meta.readout;
+    const item = document.createElement(readout ? "span" : "button");
+    item.dataset.curve = name;
+    if (readout) item.className = "readout";
+    else {
+      item.type = "button";
+      item.setAttribute("aria-pressed", !this.hidden.has(name));
+      item.title = "Show or hide";
+      item.append(swatch(first));
+      item.onclick = () => {
+        if (!this.hidden.delete(name)) this.hidden.add(name);
+        item.setAttribute("aria-pressed", !this.hidden.has(name));
+        this.redraw();
+      };
+    }
+    const [name_, below, ...rest] = first.name.split(/_(.)/); // σ_g² has an index
+    const label = span("name", name_);
+    if (below) label.append(Object.assign(document.createElement("sub"), { textContent: below }), ...rest);
+    item.append(label);
+    for (const trace of this.spoken(traces)) {
+      if (trace.meta.run) {
+        const run = span("run", "");
+        if (trace.line?.dash === "dot") run.append(swatch(trace), " ");
+        run.append(trace.meta.run);
+        item.append(run);
+      }
+      const value = span(trace.text ? "value text" : "value", "");
+      value.dataset.value = trace.meta.run ?? "";
+      item.append(value);
+    }
+    return item;
+  }
+
+  /* The values in the legend, and a line in each panel: those of the round pointed at, else those that came with the figure. */
+  mark() {
+    const layout = this.plot._fullLayout;
+    if (!layout || !this.shown) return;
+    const round = this.pointed;
+    const about = round ?? this.meta.at;
+    this.at.textContent = about === null ? "" : `${this.meta.x} ${about.toLocaleString("en")}`;
+    for (const [name, traces] of this.entries) {
+      const values = this.legend.querySelector(`[data-curve="${CSS.escape(name)}"]`).querySelectorAll("[data-value]");
+      this.spoken(traces).forEach((trace, index) => {
+        const text = round === null ? trace.meta.now : valueAt(trace, round);
+        if (values[index].textContent !== text) values[index].textContent = text;
+      });
+    }
+    const lines = round === null ? [] : panels(this.plot).map((axis) => axis._offset + axis.l2p(round)).filter(Number.isFinite);
+    this.lines = (this.lines ?? []).filter((line, index) => index < lines.length || line.remove());
+    lines.forEach((left, index) => {
+      this.lines[index] ??= this.plot.appendChild(span("pointer", ""));
+      if (!this.lines[index].isConnected) this.plot.append(this.lines[index]);
+      const { t, h } = layout._size;
+      Object.assign(this.lines[index].style, { left: `${left}px`, top: `${t}px`, height: `${h}px` });
+    });
+  }
+
+  point(event) {
+    const left = event.clientX - this.plot.getBoundingClientRect().left;
+    const axis = panels(this.plot).find((a) => left >= a._offset && left <= a._offset + a._length);
+    tell(this.link, axis ? Math.round(axis.p2l(left - axis._offset)) : null);
+  }
+
+  invisible() { return this.plot.clientWidth < 40 || this.plot.clientHeight < 40; }
+
+  resize() {
+    if (this.invisible()) return;
+    if (!this.plot._fullLayout || this.narrow !== this.plot.clientWidth < NARROW) this.redraw();
+    else if (!this.busy) Promise.resolve(window.Plotly.Plots.resize(this.plot)).then(() => this.mark()).catch(() => {});
+  }
+
+  close() {
+    this.closed = true;
+    charts.delete(this);
+    this.watch.disconnect();
+    if (this.plot._fullLayout) window.Plotly.purge(this.plot);
+    this.host.replaceChildren();
+  }
+}
+
+/* Tells all linked charts which round is pointed at. They show it and tell nobody, so that nothing goes round in circles. */
+function tell(link, round) {
+  for (const chart of charts) {
+    if (chart.link === link && chart.pointed !== round) { chart.pointed = round; chart.mark(); }
+  }
+}
+
+/* A finger that is lifted leaves its round standing; a tap beside the plots ends it. */
+document.addEventListener("pointerdown", (event) => {
+  if (event.target.closest?.(".live-plotly")) return;
+  for (const chart of charts) tell(chart.link, null);
+});
+
+const entry = (trace) => trace.legendgroup ?? trace.name;
+const panels = (plot) => (plot._fullLayout?._subplots?.xaxis ?? []).map((name) => plot._fullLayout[name.replace("x", "xaxis")]);
+
+const TYPES = { f4: Float32Array, f8: Float64Array, u2: Uint16Array };
+const arrays = new WeakMap(); // packed -> unpacked: a pointer asks often
+function unpack(packed) {
+  if (!packed?.bdata) return packed;
+  if (!arrays.has(packed)) {
+    arrays.set(packed, new TYPES[packed.dtype](Uint8Array.from(atob(packed.bdata), (letter) => letter.charCodeAt(0)).buffer));
+  }
+  return arrays.get(packed);
+}
+function unpacked(trace) {
+  const copy = structuredClone(trace); // plotly writes into what it is given
+  for (const name of ["x", "y", "customdata"]) if (name in trace) copy[name] = unpack(trace[name]);
+  if (trace.error_y) copy.error_y.array = unpack(trace.error_y.array);
+  return copy;
+}
+
+function withoutPanels(data, layout, names) {
+  if (!names.length) return data;
+  const gone = (reference) => names.includes(String(reference ?? "").split(" ")[0]);
+  for (const name of names) { delete layout[name.replace("x", "xaxis")]; delete layout[name.replace("x", "yaxis")]; }
+  layout.xaxis.domain = [0, 1];
+  layout.shapes = (layout.shapes ?? []).filter((shape) => !gone(shape.xref));
+  layout.annotations = (layout.annotations ?? []).filter((annotation) => !gone(annotation.xref));
+  return data.filter((trace) => !gone(trace.xaxis));
+}
+
+/* The last value up to a round, as the server's legend does it: the text made for it, or the recorded number. */
+function valueAt(trace, round) {
+  const x = unpack(trace.x), values = unpack(trace.customdata ?? trace.y);
+  let found = -1;
+  for (let i = 0; i < x.length && (found < 0 || x[i] <= round); i++) if (trace.text || Number.isFinite(values[i])) found = i;
+  if (found < 0) return "–";
+  if (trace.text) return trace.text[found];
+  return trace.meta.unit === "percent" ? `${number(100 * values[found])} %` : number(values[found]);
+}
+
+/* Three significant digits, as fedviz/figures/style.py writes them. */
+function number(value) {
+  if (!Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const [mantissa, power] = value.toExponential(2).split("e");
+  const exponent = Number(power);
+  const text = exponent >= -3 && exponent < 5
+    ? Number(value.toPrecision(3)).toLocaleString("en", { minimumFractionDigits: Math.max(0, 2 - exponent), maximumFractionDigits: Math.max(0, 2 - exponent) })
+    : `${mantissa}×10${String(exponent).replace(/[-\d]/g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻")}`;
+  return text.replaceAll("-", "−");
+}
+
+function span(name, text) { return Object.assign(document.createElement("span"), { className: name, textContent: text }); }
+
+function shade(text) {
+  const item = span("readout", "");
+  item.title = "Some memories are still empty: their clients have not taken part yet";
+  const sample = span("swatch", "");
+  sample.innerHTML = '<svg width="20" height="10"><rect width="20" height="10" rx="2" fill="currentColor" opacity="0.22"/></svg>';
+  item.append(sample, span("name", text));
+  return item;
+}
+
+/* A sample of the curve: its dash, its marker, or the fill of a layer. */
+function swatch(trace) {
+  const colour = trace.line?.color ?? trace.marker?.color, dash = { dot: "2 3", dash: "6 4" }[trace.line?.dash] ?? "";
+  const holder = span("swatch", "");
+  const marker = { circle: '<circle cx="10" cy="5" r="3.2"/>', square: '<rect x="7" y="2" width="6" height="6"/>',
+    diamond: '<path d="M10 1l4 4-4 4-4-4z"/>', "triangle-up": '<path d="M10 1l4 7.5h-8z"/>',
+    "line-ew-open": `<path d="M10 0v10M5 5h10" stroke="${colour}" stroke-width="1.5"/>` }[trace.marker?.symbol] ?? "";
+  holder.innerHTML = trace.stackgroup
+    ? `<svg width="20" height="10"><rect width="20" height="10" rx="2" fill="${colour}" opacity="0.7"/></svg>`
+    : `<svg width="20" height="10" fill="${colour}"><path d="M0 5h20" stroke="${colour}" stroke-width="2.5" stroke-dasharray="${dash}"
+        opacity="${trace.mode === "markers" ? 0 : trace.opacity ?? 1}"/>${/markers/.test(trace.mode) && dash === "" ? marker : ""}</svg>`;
+  return holder;
+}
+
+/* A colour with an opacity, in the form that plotly reads. */
+function mixed(colour, opacity) {
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  probe.fillStyle = colour;
+  probe.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = probe.getImageData(0, 0, 1, 1).data;
+  return `rgba(${red},${green},${blue},${opacity})`;
+}

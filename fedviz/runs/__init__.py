@@ -1,0 +1,11 @@
+"""Runs: the manager that owns them, the controls, and the store that keeps them. Nothing here imports Streamlit, or
+torch before a run needs it.
+"""
+
+from fedviz.runs.admission import Refused
+from fedviz.runs.columns import Columns, Records
+from fedviz.runs.manager import RunManager
+from fedviz.runs.run import Run, RunState
+from fedviz.runs.store import RunStore, StoreError
+
+__all__ = ["Columns", "Records", "Refused", "Run", "RunManager", "RunState", "RunStore", "StoreError"]

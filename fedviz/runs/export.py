@@ -1,0 +1,64 @@
+"""A run as a table or as one JSON value, to be taken elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fedviz.config import SimulationConfig
+    from fedviz.runs.columns import Records
+    from fedviz.runs.run import Run
+
+
+def to_csv(records: Records, config: SimulationConfig) -> str:
+    """One row a round: every value under its dotted path, after algorithm and seed, so that tables can be stacked.
+
+    Lists (cohort, weights) are written with spaces between; what a round does not have is empty.
+    """
+    rows = [{"algorithm": config.algorithm.name, "seed": config.seed, **_flat(record)} for record in records.dicts()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")  # floats are written so that they read back the same
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def to_json(run: Run) -> dict[str, Any]:
+    """All of a run and of its reference, as plain JSON values."""
+    return {
+        "fedviz": run.version,
+        "created": run.created.isoformat(),
+        "device": run.device,
+        "state": str(run.state),
+        "message": run.message,
+        "config": run.config.to_dict(),
+        "records": _strict(run.records.dicts()),
+        "reference": to_json(run.reference) if run.reference is not None else None,
+    }
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            flat[prefix + name] = " ".join(map(repr, value))
+        elif value is not None:
+            flat[prefix + name] = value
+    return flat
+
+
+def _strict(value: Any) -> Any:
+    """JSON has no NaN and no infinity: None instead."""
+    if isinstance(value, dict):
+        return {name: _strict(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_strict(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,111 @@
+"""`python -m fedviz`: the same runs without a browser."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedviz.__main__ import app
+from fedviz.config import SimulationConfig
+from fedviz.simulation.loop import simulate
+from tests.problems import comparable
+
+SMALL = ["--set", "rounds=4", "--set", "num_clients=20", "--set", "local_steps=3", "--set", "probe_every=2"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["run", *arguments])
+    return done.exit_code, done.output
+
+
+def test_a_run_writes_its_config_and_all_its_records(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    code, shown = run(*SMALL, "--set", "algorithm.name=scaffold", "--json", str(out))
+    assert code == 0
+    assert "test accuracy" in shown
+    written = json.loads(out.read_text())
+    config = SimulationConfig.read(written["config"])
+    assert config.algorithm.name == "scaffold"
+    for record in written["records"]:
+        del record["costs"]["seconds"]
+    assert written["records"] == [json.loads(json.dumps(comparable(record))) for record in simulate(config)]
+
+
+def test_a_written_config_can_be_run_again(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert run(*SMALL, "--json", str(first))[0] == 0
+    assert run("--config", str(first), "--json", str(second))[0] == 0
+    a, b = (json.loads(file.read_text()) for file in (first, second))
+    assert a["config"] == b["config"]
+    assert [r["evaluation"] for r in a["records"]] == [r["evaluation"] for r in b["records"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "num_clients=3"], "participation.clients_per_round: got 5, allowed 1 to 3"),
+        (["--set", "client_lr=NaN"], "client_lr: got NaN, allowed a number above 0"),
+        (["--set", "rounds"], 'expected path=value, as in "rounds=60"'),
+        (["--preset", "nonsense"], "got 'nonsense', allowed default"),
+        (["--config", "no/such/file.json"], "cannot read no/such/file.json"),
+        (["--json", "no/such/folder/out.json", *SMALL], "cannot write no/such/folder/out.json"),
+        (["--nonsense"], "No such option"),
+        (
+            # 100,000 memories of 7,850 numbers in float32 are 3.1 GB; 60,000 is the most that the full data set allows.
+            ["--set", "problem.dataset=fashion_mnist", "--set", "num_clients=60000", "--set", "batch_size=100000"]
+            + ["--set", "participation.clients_per_round=60000", "--set", "local_steps=10000"],
+            "memory",
+        ),
+    ],
+    ids=lambda x: " ".join(x[:2]) if isinstance(x, list) else "",
+)
+def test_bad_input_ends_with_code_two_and_a_sentence(arguments: list[str], message: str) -> None:
+    code, shown = run(*arguments)
+    assert code == 2
+    assert message in " ".join(shown.split())
+    assert "Traceback" not in shown
+
+
+def test_divergence_ends_with_code_one_keeps_the_finite_rounds_and_says_what_to_change(tmp_path: Path) -> None:
+    """f_i = x^2 / 2, client rate 3: x is multiplied by -2 in every step, past the largest float64 after 1024 doublings."""
+    out = tmp_path / "out.json"
+    code, shown = run(
+        *("--set", "problem.kind=quadratics", "--set", "problem.curvature=[[1]]", "--set", "problem.linear=[[0]]"),
+        *(
+            "--set",
+            "problem.start=[1]",
+            "--set",
+            "num_clients=1",
+            "--set",
+            "participation.pattern=full",
+            "--set",
+            "local_steps=1",
+        ),
+        *(
+            "--set",
+            "client_lr=3",
+            "--set",
+            "rounds=2000",
+            "--set",
+            "eval_every=0",
+            "--set",
+            "probe_every=0",
+            "--json",
+            str(out),
+        ),
+    )
+    assert code == 1
+    assert "Diverged in round 1024." in shown
+    assert "client rate times local steps is 3" in " ".join(shown.split())
+    assert [record["round"] for record in json.loads(out.read_text())["records"]] == list(range(1024))
+
+
+def test_help_explains_itself_and_needs_no_torch() -> None:
+    code = "import sys; from fedviz.__main__ import app; app(['run', '--help'], standalone_mode=False); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for words in ("--set", "--json", "--preset", "--config", "Example"):
+        assert words in done.stdout

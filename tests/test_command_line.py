@@ -55,8 +55,10 @@ def test_a_written_config_can_be_run_again(tmp_path: Path) -> None:
         (["--nonsense"], "No such option"),
         (
             # 100,000 memories of 7,850 numbers in float32 are 3.1 GB; 60,000 is the most that the full data set allows.
-            ["--set", "problem.dataset=fashion_mnist", "--set", "num_clients=60000", "--set", "batch_size=100000"]
-            + ["--set", "participation.clients_per_round=60000", "--set", "local_steps=10000"],
+            [
+                *("--set", "problem.dataset=fashion_mnist", "--set", "num_clients=60000", "--set", "batch_size=100000"),
+                *("--set", "participation.clients_per_round=60000", "--set", "local_steps=10000"),
+            ],
             "memory",
         ),
     ],

@@ -156,9 +156,9 @@ def test_probing_a_subset_of_the_clients_is_unbiased(pattern: str, monkeypatch: 
             for round in range(100, 100 + rounds)
         ]
 
-    whole = values(500)
+    whole = values(300)
     monkeypatch.setattr(decomposition, "MOST_CLIENTS", 6)
-    part = values(2500)
+    part = values(1200)
     assert {p.probed_clients for p in whole} == {14}
     assert {p.probed_clients for p in part} == {6}
     for name in (

@@ -587,3 +587,12 @@ def test_log_ticks_are_few_and_written_out():
     assert inside == ["0.5", "1", "2"]
     small = drawing.log_axis([np.array([1e-8, 1e-5])])
     assert "10⁻⁵" in small["ticktext"]
+
+
+def test_values_beyond_float32_are_neither_zero_nor_infinite():
+    """1e-60 and 1e60 lie outside float32 (1e-38 to 3e38): such curves go as float64; others stay small."""
+    assert drawing.typed([1e-3, 1.0])["dtype"] == "f4"
+    for values in ([1e-60, 1.0], [1.0, 1e60, np.nan], [-1e39]):
+        sent = drawing.typed(values)
+        assert sent["dtype"] == "f8"
+        assert np.array_equal(np.frombuffer(base64.b64decode(sent["bdata"]), "<f8"), values, equal_nan=True)

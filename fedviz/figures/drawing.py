@@ -35,11 +35,20 @@ from fedviz.figures.style import NEUTRAL, faint, number, percent, superscript
 from fedviz.figures.views import Figure, RunView
 
 MAX_POINTS = 600
+FLOAT32 = np.finfo(np.float32)
 Array = NDArray[np.float64]
 
 
 def typed(values: ArrayLike, dtype: str = "f4") -> dict[str, str]:
-    """A flat array in plotly's base64 form; "f4" is float32, "u2" uint16."""
+    """A flat array in plotly's base64 form; "f4" is float32, "u2" uint16.
+
+    Values that float32 would turn into 0 or infinity (a run that converges or diverges by many powers of ten) go as float64.
+    """
+    if dtype == "f4":
+        sizes = np.abs(np.asarray(values, dtype=float))
+        sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+        if sizes.size and (sizes.min() < FLOAT32.tiny or sizes.max() > FLOAT32.max):
+            dtype = "f8"
     raw = np.ascontiguousarray(values, dtype=f"<{dtype}")
     return {"dtype": dtype, "bdata": base64.b64encode(raw.tobytes()).decode()}
 

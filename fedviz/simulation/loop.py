@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedviz.algorithms import Algorithm, ClusterFedVARPParameters, Cohort, ExplicitClusters, Setting
+from fedviz.algorithms import Algorithm, Cohort, Setting
 from fedviz.participation import Participation
-from fedviz.problems import clustering
-from fedviz.problems.classification import Classification, label_counts
+from fedviz.simulation.clusters import clusters_of
 from fedviz.simulation.decomposition import probe
 from fedviz.simulation.device import choose
 from fedviz.simulation.errors import Diverged
@@ -49,24 +48,6 @@ def simulate(
         run.restore(resume_from)
     for round in range(run.round + 1, config.rounds + 1):
         yield run.advance(round)
-
-
-def clusters_of(config: SimulationConfig) -> NDArray[np.int64] | None:
-    """[N] the algorithm's clusters; None for one without. Raises ProblemError where the data is not at hand."""
-    if not isinstance(config.algorithm, ClusterFedVARPParameters):
-        return None
-    chosen, clusters = config.algorithm.clustering, config.algorithm.clusters
-    if isinstance(chosen, ExplicitClusters):
-        return np.array(chosen.labels)
-    if chosen == "random":
-        return clustering.at_random(config.num_clients, clusters, config.seed)
-    assert isinstance(config.problem, Classification)  # the config saw to it
-    counts = label_counts(config.problem.dataset, config.problem.partition, config.num_clients, config.seed)
-    return (
-        clustering.by_label(counts.argmax(1), clusters)
-        if chosen == "label"
-        else clustering.by_kmeans(counts, clusters, config.seed)
-    )
 
 
 class _Run:

@@ -1,0 +1,77 @@
+"""What the buttons do. Each is a callback: it tells the run manager, and the page shows the outcome. Pressing twice is harmless."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from fedviz.runs.admission import Refused
+from fedviz.runs.run import Run
+from fedviz.ui import controls
+from fedviz.ui.manager import run_manager
+
+RUN = "run"  # the query parameter
+PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None: as fast as it goes
+
+
+def run_id() -> str | None:
+    """The run in the address."""
+    return st.query_params.get(RUN)
+
+
+def start() -> None:
+    """Submit what the form says, and put the new run into the address. The run shown until now stays on the charts, faint."""
+    manager, form = run_manager(), controls.read()
+    before = manager.get(run_id() or "")
+    if form.config is None or form.reason:
+        return
+    if before is not None and before.live and not differs(form, before):
+        return
+    try:
+        run = manager.submit(form.config, reference=form.reference)
+    except Refused as refusal:
+        st.session_state.refused = str(refusal)
+        return
+    manager.set_pace(run.id, PACES[st.session_state.pace])
+    mine: list[str] = st.session_state.setdefault("mine", [])
+    if before is not None:
+        st.session_state.previous = before.id
+        if before.live and before.id in mine:
+            manager.stop(before.id)  # this visitor has replaced it; runs of others go on
+    mine.append(run.id)
+    st.session_state.loaded = run.id
+    st.session_state.refused = None
+    st.query_params[RUN] = run.id
+
+
+def differs(form: controls.Form, run: Run) -> bool:
+    """Whether the form no longer says what the run has."""
+    return (form.config, form.reference) != (run.config, run.reference.config if run.reference else None)
+
+
+def pause() -> None:
+    _tell("pause")
+
+
+def resume() -> None:
+    _tell("resume")
+
+
+def step() -> None:
+    _tell("step")
+
+
+def stop() -> None:
+    _tell("stop")
+
+
+def set_pace() -> None:
+    """The pace is the run's, not the visitor's: all tabs on one run show the same."""
+    current = run_id()
+    if current and run_manager().get(current):
+        run_manager().set_pace(current, PACES[st.session_state.pace])
+
+
+def _tell(what: str) -> None:
+    current = run_id()
+    if current and run_manager().get(current):
+        getattr(run_manager(), what)(current)

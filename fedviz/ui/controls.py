@@ -1,0 +1,369 @@
+"""The form in the sidebar, made from the parameter models: one function per kind of field.
+
+The draft (`fedviz.ui.settings`) in the visitor's session is the truth. A widget shows its value and writes back in a callback, so that
+a slider and a typed number can stand for the same value, and hidden controls keep theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import streamlit as st
+
+from fedviz.algorithms import ALGORITHMS
+from fedviz.config import SimulationConfig
+from fedviz.papers.presets import PRESETS
+from fedviz.runs import admission
+from fedviz.ui import preview, settings, words
+from fedviz.ui.settings import TOP, Draft, Setting
+
+NO_REFERENCE = "none"
+OWN = "own"
+REFERENCE = "compare_with"  # beside the config in the draft: the algorithm of the reference run
+MEMORY = "memory"  # what is wrong when a run does not fit into it
+SEGMENTS_WIDTH = 40  # characters that fit into one row of segments, with four for the edges of each
+LARGEST_TYPED = 2**53 - 1  # beyond it a browser's numbers are no longer whole
+
+
+@dataclass
+class Form:
+    """What the visitor has set: a config that can be run, or what is wrong and where."""
+
+    config: SimulationConfig | None
+    reference: SimulationConfig | None
+    problems: dict[str, str] = field(default_factory=dict)  # path -> message
+
+    @property
+    def reason(self) -> str:
+        """Why Run is disabled, "" when it is not."""
+        if not self.problems:
+            return ""
+        (path, message), *others = self.problems.items()
+        labels = {setting.path: setting.about["label"] for setting in settings.chosen(draft())}
+        labels |= {REFERENCE: "Compare with", MEMORY: "Memory"}
+        return f"{labels.get(path, path)}: {message}" + (f" (and {len(others)} more)" if others else "")
+
+
+def draft() -> Draft:
+    """The draft of this session."""
+    if "draft" not in st.session_state:
+        st.session_state.draft = settings.default_draft() | {REFERENCE: "fedavg"}
+    return st.session_state.draft
+
+
+def load(config: SimulationConfig, reference: SimulationConfig | None) -> None:
+    """Set the controls to a config."""
+    draft().update(settings.to_draft(config))
+    draft()[REFERENCE] = reference.algorithm.name if reference else NO_REFERENCE
+
+
+def read() -> Form:
+    """The form as it stands."""
+    config, problems = settings.read(draft())
+    if config is None:
+        return Form(None, None, problems)
+    reference, why = settings.reference_for(config, draft()[REFERENCE])
+    if why:
+        return Form(config, None, {REFERENCE: why})
+    try:
+        admission.check(config, reference)
+    except admission.Refused as refusal:
+        return Form(config, reference, {MEMORY: str(refusal)})
+    return Form(config, reference)
+
+
+def show(form: Form) -> None:
+    """The whole form, in the order in which one thinks: method, data, who takes part, clusters, training, advanced."""
+    _presets(form)
+    clusters = [s for s in TOP["algorithm"].inside(draft()["algorithm"]) if s.name in ("clusters", "clustering")]
+    with st.container(gap="small"):
+        _group(form, TOP["algorithm"], leave_out=clusters)
+        _compare_with(form)
+    _data(form)
+    with st.container(gap="small"):
+        _group(form, TOP["participation"])
+        preview.participation(form.config)
+    for setting in clusters:
+        _control(form, setting)
+    with st.expander("Training", icon=":material/tune:", key="training"):
+        for name in ("rounds", "local_steps", "client_lr", "server_lr", "batch_size"):
+            _control(form, TOP[name])
+        if form.config and (note := preview.small_clients(form.config)):
+            st.caption(f":material/info: {note}")
+    with st.expander("Problem and data set", icon=":material/database:", key="problem_and_data"):
+        _group(
+            form, TOP["problem"], leave_out=[s for s in TOP["problem"].inside(draft()["problem"]) if s.kind == "group"]
+        )
+    with st.expander("Advanced", icon=":material/settings:", key="advanced"):
+        for name in ("seed", "eval_every", "probe_every", "device"):
+            _control(form, TOP[name])
+        st.button("Back to the defaults", icon=":material/restart_alt:", on_click=_reset, type="tertiary")
+
+
+def _presets(form: Form) -> None:
+    """Ready-made settings; says "your own" as soon as anything differs."""
+    now = next((name for name, preset in _ready_made().items() if preset == (form.config, form.reference)), OWN)
+    _put("w.preset", now)
+    st.selectbox(
+        "Start from",
+        [*PRESETS, *([OWN] if now == OWN else [])],
+        key="w.preset",
+        format_func=lambda name: PRESETS[name].title if name in PRESETS else "Your own settings",
+        on_change=_start_from,
+        help="Ready-made settings, each of which shows one thing. Choosing one sets all controls below; Run starts it.",
+    )
+    if now in PRESETS:
+        st.caption(PRESETS[now].summary)
+
+
+def _start_from() -> None:
+    ready_made = _ready_made().get(st.session_state["w.preset"])
+    if ready_made:
+        load(*ready_made)
+
+
+@st.cache_resource(show_spinner=False)
+def _ready_made() -> dict[str, tuple[SimulationConfig, SimulationConfig | None]]:
+    configs = {name: preset.build() for name, preset in PRESETS.items()}
+    return {
+        name: (config, settings.reference_for(config, PRESETS[name].reference)[0]) for name, config in configs.items()
+    }
+
+
+def _data(form: Form) -> None:
+    """How the data is spread, and over how many clients."""
+    with st.container(gap="small"):
+        for setting in TOP["problem"].inside(draft()["problem"]):
+            if setting.kind == "group":
+                _group(form, setting)
+        _control(form, TOP["num_clients"])
+        preview.labels(form.config)
+
+
+def _compare_with(form: Form) -> None:
+    """Which algorithm runs beside it under the same chance."""
+    own = draft()["algorithm"]
+    options = [NO_REFERENCE, *(name for name in ALGORITHMS if name != own)]
+    key, value = "w." + REFERENCE, draft()[REFERENCE] if draft()[REFERENCE] != own else NO_REFERENCE
+    _put(key, value)
+    st.selectbox(
+        "Compare with",
+        options,
+        key=key,
+        format_func=lambda name: ALGORITHMS[name].title if name in ALGORITHMS else "nothing",
+        on_change=_pick,
+        args=(key, REFERENCE),
+        help="A second run with the same data, clients and minibatches, drawn dotted. It uses its own method's default parameters.",
+    )
+    _complain(form, REFERENCE)
+
+
+def _group(form: Form, setting: Setting, leave_out: list[Setting] | None = None) -> None:
+    """A choice between models, and the parameters of the chosen one."""
+    titles = {tag: model.title for tag, model in setting.candidates.items()}  # type: ignore[attr-defined]
+    summaries = "\n".join(f"- **{model.title}**: {model.summary}" for model in setting.candidates.values())  # type: ignore[attr-defined]
+    _choose(setting, titles, on_change=_switch, help=f"{_tooltip(form, setting)}\n\n{summaries}")
+    _complain(form, f"{setting.path}.{setting.tag}")
+    inside = [s for s in setting.inside(draft()[setting.key]) if s not in (leave_out or [])]
+    for inner in inside:
+        (_group if inner.kind == "group" else _control)(form, inner)
+    example = settings.EXAMPLES.get(f"{setting.key}.{draft()[setting.key]}")
+    if example:
+        st.button(
+            f"Fill in an example for {draft()['num_clients']:,} clients",
+            key=f"example.{setting.key}",
+            icon=":material/edit_note:",
+            on_click=lambda: draft().update(example(draft())),
+            type="tertiary",
+        )
+
+
+def _control(form: Form, setting: Setting) -> None:
+    """The widget of one field, and beneath it what is wrong with it."""
+    {"choice": _choice, "switch": _switch_control, "whole": _number, "number": _number, "text": _text}[setting.kind](
+        form, setting
+    )
+    _complain(form, setting.path)
+
+
+def _choice(form: Form, setting: Setting) -> None:
+    labels = dict(setting.about["choices"])
+    value = draft()[setting.key]
+    labels.setdefault(value, "as given")  # explicit clusters, say, that came with a link
+    if len(labels) > 1:
+        _choose(setting, labels, on_change=_pick, help=_tooltip(form, setting))
+    else:
+        st.text_input(
+            _label(setting), labels[value], disabled=True, key=f"w.{setting.key}", help=_tooltip(form, setting)
+        )
+
+
+def _choose(setting: Setting, labels: dict[str, str], *, on_change: Callable[[str, str], None], help: str) -> None:
+    """A segmented control for two to four short choices, a select box beyond."""
+    key = f"w.{setting.key}"
+    short = len(labels) <= 4 and sum(len(label) + 4 for label in labels.values()) <= SEGMENTS_WIDTH
+    arguments: dict[str, Any] = {
+        "key": key, "format_func": lambda tag: labels[tag], "on_change": on_change, "args": (key, setting.key), "help": help,
+    }  # fmt: skip
+    _put(key, draft()[setting.key])
+    if short:
+        st.segmented_control(_label(setting), list(labels), required=True, width="stretch", **arguments)
+    else:
+        st.selectbox(_label(setting), list(labels), **arguments)
+
+
+def _switch_control(form: Form, setting: Setting) -> None:
+    key = f"w.{setting.key}"
+    _put(key, draft()[setting.key])
+    st.toggle(_label(setting), key=key, help=_tooltip(form, setting), on_change=_write, args=(key, setting.key))
+
+
+def _number(form: Form, setting: Setting) -> None:
+    """A typed number, and a slider before it where there is a range worth sliding through."""
+    span = _span(setting)
+    if span is None:
+        _typed(form, setting, label_visibility="visible")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", wrap=False, gap="small"):
+        _slider(form, setting, span)
+        _typed(form, setting, label_visibility="collapsed", width=88)
+
+
+def _typed(form: Form, setting: Setting, **look: Any) -> None:
+    key, value, whole = f"w.{setting.key}", draft()[setting.key], setting.kind == "whole"
+    common: dict[str, Any] = {
+        "key": key,
+        "help": _tooltip(form, setting),
+        "on_change": _write,
+        "args": (key, setting.key),
+        **look,
+    }
+    if isinstance(value, str) or (isinstance(value, int) and abs(value) > LARGEST_TYPED):
+        key = f"{key}.text"
+        _put(key, str(value))
+        st.text_input(_label(setting), **common | {"key": key, "args": (key, setting.key)})
+        return
+    if whole and not setting.optional and not isinstance(value, int):
+        value = None  # emptied by the visitor: refused below the control
+    _put(key, value)
+    bare = look["label_visibility"] == "collapsed"  # beside a visible label Streamlit would write "(required)"
+    st.number_input(
+        _label(setting), value=None, required=bare, step=1 if whole else None, format="%d" if whole else "%g",
+        placeholder="auto" if setting.optional else "", **common,
+    )  # fmt: skip
+
+
+def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
+    key, value, whole = f"w.{setting.key}.slider", draft()[setting.key], setting.kind == "whole"
+    low, high = span
+    value = min(max(value, low), high) if isinstance(value, int | float) and math.isfinite(value) else low
+    arguments: dict[str, Any] = {
+        "key": key,
+        "help": _tooltip(form, setting),
+        "on_change": _write,
+        "args": (key, setting.key),
+    }
+    if setting.about["log"]:
+        steps = sorted({*log_steps(low, high, whole=whole), value})
+        _put(key, value)
+        st.select_slider(_label(setting), steps, format_func=lambda number: f"{number:g}", **arguments)
+    elif whole:
+        _put(key, int(value))
+        st.slider(_label(setting), int(low), int(high), **arguments)
+    else:
+        _put(key, float(value))
+        st.slider(_label(setting), float(low), float(high), step=(high - low) / 100, format="%g", **arguments)
+
+
+def _text(form: Form, setting: Setting) -> None:
+    key = f"w.{setting.key}"
+    _put(key, draft()[setting.key])
+    st.text_area(
+        _label(setting), key=key, help=_tooltip(form, setting), height=90, on_change=_write, args=(key, setting.key)
+    )
+
+
+def log_steps(low: float, high: float, *, whole: bool) -> list[float]:
+    """1, 2, 5, 10, 20, 50, ... between low and high, both ends included; whole numbers have 3 and 7 as well."""
+    mantissas = (1, 2, 3, 5, 7) if whole else (1, 2, 5)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    inner = (float(f"{m}e{power}") for power in range(first, last + 1) for m in mantissas)
+    steps = sorted({low, high, *(x for x in inner if low < x < high)})
+    return [int(x) for x in steps] if whole else [float(x) for x in steps]
+
+
+def _span(setting: Setting) -> tuple[float, float] | None:
+    """The range of a field's slider; None where typing is better."""
+    clients = draft()["num_clients"]
+    clients = clients if isinstance(clients, int) and 2 <= clients <= 100_000 else 2
+    if setting.name in ("clients_per_round", "clusters"):
+        return 1, min(clients, 250) if setting.name == "clusters" else min(clients, 100)
+    about = setting.about
+    if about["suggested"]:
+        return about["suggested"]
+    bounded = about["minimum"] is not None and about["maximum"] is not None and about["maximum"] <= 1
+    return (about["minimum"], about["maximum"]) if bounded else None
+
+
+def _label(setting: Setting) -> str:
+    symbol = setting.about["symbol"]
+    return f"{setting.about['label']} ({symbol})" if symbol else setting.about["label"]
+
+
+def _tooltip(form: Form, setting: Setting) -> str:
+    """The help, what is allowed, and what the present values come to."""
+    about = setting.about
+    lines = [about["help"]]
+    if about["minimum"] is not None and about["maximum"] is not None:
+        lines.append(f"Allowed: {'above ' if about['above'] else ''}{about['minimum']:,g} to {about['maximum']:,g}.")
+    now = words.live_value(setting.path, form.config) if form.config else ""
+    return "\n\n".join([*lines, f"**{now}**"] if now else lines)
+
+
+def _complain(form: Form, path: str) -> None:
+    message = form.problems.get(path)
+    if message:
+        st.caption(f":red[:material/error: {words.escape(message[0].upper() + message[1:])}]")
+
+
+def _put(key: str, value: Any) -> None:
+    """Show `value` in the widget `key`. Left alone where it shows that already, so that fast typing is never overwritten."""
+    if key not in st.session_state or st.session_state[key] != value:
+        st.session_state[key] = value
+
+
+def _write(key: str, setting: str) -> None:
+    """A widget has changed: into the draft with it."""
+    draft()[setting] = st.session_state[key]
+
+
+def _pick(key: str, setting: str) -> None:
+    """The same for a choice, which a browser may also have emptied: then it stays as it was."""
+    if st.session_state[key] is not None:
+        _write(key, setting)
+
+
+def _switch(key: str, group: str) -> None:
+    """Another candidate is chosen: what both have (clients per round, say) is taken along, lists start with an example."""
+    before, after = draft()[group], st.session_state[key]
+    if after is None:
+        return
+    draft()[group] = after
+    old = {s.name: s.key for s in _setting(group).inside(before)}
+    for setting in _setting(group).inside(after):
+        if setting.name in old:
+            draft()[setting.key] = draft()[old[setting.name]]
+    example = settings.EXAMPLES.get(f"{group}.{after}")
+    if example:
+        draft().update({name: value for name, value in example(draft()).items() if draft()[name] in ("", None)})
+
+
+def _setting(key: str) -> Setting:
+    return next(setting for setting in settings.chosen(draft()) if setting.key == key)
+
+
+def _reset() -> None:
+    draft().update(settings.default_draft() | {REFERENCE: "fedavg"})

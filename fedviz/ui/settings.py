@@ -1,0 +1,217 @@
+"""What the form holds, and its way to a `SimulationConfig` and back. Knows the parameter models, not Streamlit.
+
+A draft is a flat dict with one value for every control, also for those of choices not made at the moment, so that switching from
+one algorithm to another and back loses nothing. Where one of several models can stand (algorithm, participation, ...) the draft
+holds the tag of the chosen one, and the fields of each candidate under that tag:
+
+    draft["algorithm"] = "fedprox"            draft["algorithm.fedprox.mu"] = 0.1
+    draft["participation"] = "uniform"        draft["participation.uniform.clients_per_round"] = 5
+
+Values are what the widgets hold: numbers, booleans, ids, and JSON text for lists.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from fedviz.config import ConfigError, SimulationConfig
+from fedviz.parameters import Parameters, shown
+
+Draft = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a parameter model, as the form sees it."""
+
+    model: type[BaseModel]
+    name: str
+    key: str  # in the draft: with the tags of the choices above it
+    path: str  # in a config, a link, an error: without them
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """label, symbol, help, choices, suggested, log, minimum, maximum, above: see `fedviz.parameters.shown`."""
+        return shown(self.model, self.name)
+
+    @property
+    def field(self) -> FieldInfo:
+        return self.model.model_fields[self.name]
+
+    @property
+    def optional(self) -> bool:
+        """Whether the value may be left empty."""
+        return type(None) in get_args(self.field.annotation)
+
+    @property
+    def kind(self) -> str:
+        """Which control suits it: "group", "choice", "switch", "whole", "number" or "text"."""
+        kind = self.field.annotation
+        types = set(get_args(kind)) if get_origin(kind) in (Union, UnionType) else {kind}
+        if self.field.discriminator:
+            return "group"
+        if self.about["choices"]:
+            return "choice"
+        if bool in types:
+            return "switch"
+        return "whole" if int in types else "number" if float in types else "text"
+
+    @property
+    def candidates(self) -> dict[str, type[Parameters]]:
+        """tag -> model, for a group."""
+        return {model.model_fields[self.tag].default: model for model in get_args(self.field.annotation)}
+
+    @property
+    def tag(self) -> str:
+        """The field by which the candidates of a group are told apart."""
+        return str(self.field.discriminator)
+
+    def inside(self, choice: str) -> list[Setting]:
+        """The settings of one candidate of a group."""
+        model = self.candidates[choice]
+        names = (name for name in model.model_fields if name != self.tag)
+        return [Setting(model, name, f"{self.key}.{choice}.{name}", f"{self.path}.{name}") for name in names]
+
+
+TOP = {name: Setting(SimulationConfig, name, name, name) for name in SimulationConfig.model_fields}
+
+
+def default_draft() -> Draft:
+    """Every control at its default; fields without one start empty."""
+    draft: Draft = {}
+
+    def fill(settings: Iterator[Setting] | list[Setting]) -> None:
+        for setting in settings:
+            if setting.kind != "group":
+                required = setting.field.is_required()
+                draft[setting.key] = "" if required else _to_widget(setting, setting.field.default)
+                continue
+            draft[setting.key] = getattr(setting.field.default, setting.tag)
+            for choice in setting.candidates:
+                fill(setting.inside(choice))
+
+    fill(list(TOP.values()))
+    draft.update(to_draft(SimulationConfig()))
+    return draft
+
+
+def to_draft(config: SimulationConfig) -> Draft:
+    """The draft's values that a config speaks of. Values that would follow by themselves are left empty again."""
+    draft: Draft = {}
+
+    def fill(settings: list[Setting], values: dict[str, Any]) -> None:
+        for setting in settings:
+            value = values[setting.name]
+            if setting.kind == "group":
+                choice = value[setting.tag]
+                draft[setting.key] = choice
+                fill(setting.inside(choice), value)
+            elif (
+                setting.optional
+                and setting.path in TOP
+                and SimulationConfig.read({**config.to_dict(), setting.name: None}) == config
+            ):
+                draft[setting.key] = None
+            else:
+                draft[setting.key] = _to_widget(setting, value)
+
+    fill(list(TOP.values()), config.to_dict())
+    return draft
+
+
+def to_values(draft: Draft) -> dict[str, Any]:
+    """The nested values that `SimulationConfig.read` takes, of the choices made in the draft."""
+
+    def collect(settings: list[Setting]) -> dict[str, Any]:
+        values = {}
+        for setting in settings:
+            value = draft[setting.key]
+            if setting.kind == "group":
+                values[setting.name] = {setting.tag: value, **collect(setting.inside(value))}
+            else:
+                values[setting.name] = _from_widget(setting, value)
+        return values
+
+    return collect(list(TOP.values()))
+
+
+def read(draft: Draft, **changes: Any) -> tuple[SimulationConfig | None, dict[str, str]]:
+    """(the draft's config, {}) or (None, path -> what is wrong there)."""
+    try:
+        return SimulationConfig.read(to_values(draft) | changes), {}
+    except ConfigError as error:
+        return None, dict(error.problems)
+
+
+def chosen(draft: Draft) -> Iterator[Setting]:
+    """Every setting that counts under the choices made in the draft, groups included."""
+    todo = list(TOP.values())
+    while todo:
+        setting = todo.pop(0)
+        yield setting
+        if setting.kind == "group":
+            todo = setting.inside(draft[setting.key]) + todo
+
+
+def reference_for(config: SimulationConfig, algorithm: str | None) -> tuple[SimulationConfig | None, str]:
+    """(the same run with another algorithm at its defaults, "") to compare with, or (None, why there is none)."""
+    if not algorithm or algorithm == config.algorithm.name:
+        return None, ""
+    try:
+        return SimulationConfig.read({**config.to_dict(), "algorithm": {"name": algorithm}}), ""
+    except ConfigError as error:
+        return None, f"cannot be run with these settings ({error.problems[0][1]}): choose another one, or none"
+
+
+def _to_widget(setting: Setting, value: Any) -> Any:
+    """Lists and other structures are shown as JSON text, numbers of `number` fields are floats."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    if isinstance(value, list | dict):
+        return json.dumps(value, separators=(", ", ": "))
+    return float(value) if setting.kind == "number" and isinstance(value, int) else value
+
+
+def _from_widget(setting: Setting, value: Any) -> Any:
+    """Text is read as JSON where it is JSON; what cannot be read goes on as it is and is refused with its name."""
+    if not isinstance(value, str) or (setting.kind == "choice" and value in setting.about["choices"]):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _quadratics(draft: Draft) -> Draft:
+    """Parabolas in the plane, steep and flat in turn, with their lowest points on a circle: the best point for all is near its middle."""
+    clients, rows, linear = _count(draft["num_clients"]), [], []
+    for i in range(clients):
+        steepness, angle = 1 + i % 2, 2 * math.pi * i / clients
+        rows.append([steepness, steepness])
+        linear.append([round(-steepness * math.cos(angle), 3), round(-steepness * math.sin(angle), 3)])
+    key = "problem.quadratics"
+    return {f"{key}.curvature": json.dumps(rows), f"{key}.linear": json.dumps(linear), f"{key}.start": "[3, 3]"}
+
+
+def _trace(draft: Draft) -> Draft:
+    """Pairs of neighbours in turn, over and over."""
+    clients = _count(draft["num_clients"])
+    cohorts = [sorted({i, (i + 1) % clients}) for i in range(0, clients, 2)]
+    return {"participation.trace.cohorts": json.dumps(cohorts), "participation.trace.repeat": True}
+
+
+def _count(value: Any) -> int:
+    return min(max(value, 1), 10_000) if isinstance(value, int) else 1
+
+
+# Choices with lists to write start from an example that fits the number of clients: choice -> draft -> values for the draft.
+EXAMPLES: dict[str, Callable[[Draft], Draft]] = {"problem.quadratics": _quadratics, "participation.trace": _trace}

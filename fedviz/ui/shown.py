@@ -1,0 +1,115 @@
+"""A run as the charts need it: one snapshot of its records, of its reference's, and what they were made with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from fedviz.config import ConfigError, SimulationConfig
+from fedviz.figures import RunView
+from fedviz.figures.views import Role
+from fedviz.participation import AnyParticipation, Cyclic
+from fedviz.problems import ProblemError
+from fedviz.runs.columns import Columns, Records
+from fedviz.runs.run import Run
+from fedviz.simulation.clusters import clusters_of
+
+MOST_CELLS = 2_000_000  # rounds x clients for which the ground of who is on duty is drawn
+RECORDED = Path(__file__).parents[2] / "assets" / "recorded_default.json.gz"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All charts of one tick are drawn from one of these, so that they agree."""
+
+    key: str
+    config: SimulationConfig
+    records: Records
+    reference: SimulationConfig | None = None
+    reference_records: Records | None = None
+    role: Role = "current"
+
+    @classmethod
+    def of(cls, run: Run) -> Shown:
+        if run.reference is None:
+            return cls(run.id, run.config, run.records)
+        return cls(run.id, run.config, run.records, run.reference.config, run.reference.records)
+
+    @property
+    def last_round(self) -> int:
+        return int(self.records.rounds[-1]) if len(self.records) else 0
+
+    @property
+    def view(self) -> RunView:
+        return _view(self.config, self.records, self.role)
+
+    @property
+    def reference_view(self) -> RunView | None:
+        if self.reference is None or self.reference_records is None or not len(self.reference_records):
+            return None
+        return _view(self.reference, self.reference_records, "reference")
+
+    def as_previous(self) -> RunView | None:
+        """The run before, to be drawn faint; None where it has nothing to draw."""
+        return replace(self.view, role="previous") if len(self.records) else None
+
+
+@st.cache_resource(show_spinner=False)
+def recorded_default() -> Shown | None:
+    """The default run as it was recorded once; None where the file is missing or from another version."""
+    try:
+        saved = json.loads(gzip.decompress(RECORDED.read_bytes()))
+        run, reference = saved, saved["reference"]
+        return Shown(
+            "recorded",
+            SimulationConfig.read(run["config"]),
+            Columns(run["records"]).view(),
+            SimulationConfig.read(reference["config"]) if reference else None,
+            Columns(reference["records"]).view() if reference else None,
+            "recorded",
+        )
+    except (OSError, ValueError, KeyError, ConfigError):
+        return None
+
+
+def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
+    turns = config.participation
+    return RunView(
+        name=config.algorithm.title,
+        algorithm=config.algorithm.name,
+        role=role,
+        num_clients=config.num_clients,
+        rounds=config.rounds,
+        records=records,
+        clusters=_clusters(config.model_dump_json()),
+        window=turns.groups * turns.availability if isinstance(turns, Cyclic) else 1,
+        available=_on_duty(turns.model_dump_json(), config.num_clients, config.seed, config.rounds),
+    )
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _clusters(config_json: str) -> NDArray[np.int64] | None:
+    """[N] the cluster of each client for a method with clusters; None without, or while the data is not at hand."""
+    try:
+        return clusters_of(SimulationConfig.read(config_json))
+    except ProblemError:
+        return None
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _on_duty(pattern_json: str, num_clients: int, seed: int, rounds: int) -> NDArray[np.bool_] | None:
+    """[rounds, N] which clients can be drawn, for patterns that restrict it."""
+    turns = TypeAdapter(AnyParticipation).validate_json(pattern_json)
+    if not isinstance(turns, Cyclic) or rounds * num_clients > MOST_CELLS:
+        return None
+    window = np.zeros((min(rounds, turns.groups * turns.availability), num_clients), dtype=bool)
+    for row in range(len(window)):
+        window[row, turns.law(row + 1, num_clients, seed).available] = True
+    return np.resize(window, (rounds, num_clients))  # the pattern repeats after a window

@@ -1,0 +1,5 @@
+"""Choose, press Run, watch."""
+
+from fedviz.ui import page
+
+page.simulate()

@@ -1,0 +1,1 @@
+"""Tests of the run manager, its store and its parts."""

@@ -1,0 +1,61 @@
+"""A page with a store of its own for each test, and small runs that take a fraction of a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fedviz.runs.manager import RunManager
+from fedviz.runs.run import Run
+from fedviz.ui import manager
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunManager]:
+    """The server's run manager, over an empty store."""
+    monkeypatch.setenv("FEDVIZ_HOME", str(tmp_path))
+    manager.run_manager.clear()  # one that an earlier test left would still write to its own folder
+    made = manager.run_manager()
+    yield made
+    made.shutdown()
+    manager.run_manager.clear()
+
+
+@pytest.fixture
+def open_page(runs: RunManager) -> Callable[..., AppTest]:
+    """Opens the page in a new session, with query parameters."""
+
+    def open_page(**parameters: str) -> AppTest:
+        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+        for name, value in parameters.items():
+            page.query_params[name] = value
+        return page.run()
+
+    return open_page
+
+
+def shown_run(page: AppTest, runs: RunManager) -> Run:
+    """The run in the page's address."""
+    run = runs.get(address(page))
+    assert run is not None
+    return run
+
+
+def address(page: AppTest) -> str:
+    """The id of the run in the page's address."""
+    found = page.query_params["run"]
+    return found if isinstance(found, str) else found[0]
+
+
+def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)

@@ -1,0 +1,301 @@
+"""The page in a real Chromium: what is drawn is what is stored, and it goes on through reloads, clicks and restarts.
+
+Chromium is that of FEDVIZ_CHROMIUM, else one on the path, else Playwright's own. Screenshots are left in test-artifacts/.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from fedviz.config import SimulationConfig
+from fedviz.runs.columns import Records
+from fedviz.runs.manager import RunManager
+from fedviz.runs.run import RunState
+from fedviz.runs.store import RunStore
+from tests.ui.conftest import until
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+ARTIFACTS = ROOT / "test-artifacts"
+IDLE = '[data-testid="stApp"][data-test-connection-state="CONNECTED"][data-test-script-state="notRunning"]'
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+# Reads what plotly has drawn: trace name -> [x, y] and the recorded values where those differ.
+DRAWN = """(key) => document.querySelector(`[data-chart=${key}]`).data.map((trace) => ({
+    name: trace.name, run: trace.meta.run ?? null, axis: trace.xaxis ?? "x",
+    x: Array.from(trace.x), y: Array.from(trace.y), recorded: trace.customdata ? Array.from(trace.customdata) : null }))"""
+
+
+class Server:
+    """The dashboard as a process of its own, on a folder and a port that outlive it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url = f"http://localhost:{self.port}/"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "streamlit",
+            "run",
+            "app.py",
+            "--server.port",
+            str(self.port),
+            "--server.headless",
+            "true",
+        ]
+        log = (self.home / "server.log").open("ab")
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "FEDVIZ_HOME": str(self.home)}, stdout=log, stderr=log
+        )
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                with urllib.request.urlopen(f"{self.url}_stcore/health", timeout=1):
+                    return
+            except OSError:
+                assert self.process.poll() is None, (self.home / "server.log").read_text()
+                time.sleep(0.1)
+        raise AssertionError("the server did not come up")
+
+    def kill(self) -> None:
+        """As a power cut does it."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def has_loaded_torch(self) -> bool:
+        assert self.process is not None
+        return "libtorch" in Path(f"/proc/{self.process.pid}/maps").read_text()
+
+    def records(self, run_id: str) -> tuple[Records, Records]:
+        """(of the run, of its reference) as they stand in the database."""
+        store = RunStore(self.home / "runs.sqlite")
+        try:
+            row = store.load(run_id)
+            assert row is not None
+            assert row.reference_id is not None
+            return store.records(run_id), store.records(row.reference_id)
+        finally:
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("home"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = os.environ.get("FEDVIZ_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A visitor's page, with what the browser has complained about."""
+
+    def __init__(
+        self, browser: Browser, url: str, *, width: int = 1440, height: int = 900, scheme: Any = "light"
+    ) -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page: Page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(url)
+        self.settle()
+
+    def settle(self) -> None:
+        self.page.wait_for_selector(IDLE, timeout=30_000)
+
+    def press(self, name: str) -> None:
+        # Streamlit has a button of its own named Stop in its header while a script runs.
+        self.page.get_by_test_id("stMainBlockContainer").get_by_role("button", name=name, exact=True).click()
+
+    def state(self, word: str) -> None:
+        """Wait until the badge says so."""
+        expect(self.page.locator(".stMarkdownBadge").filter(has_text=re.compile(rf"\b{word}$")).first).to_be_visible(
+            timeout=30_000
+        )
+
+    def drawn(self, chart: str) -> list[dict[str, Any]]:
+        self.page.wait_for_selector(f"[data-chart={chart}] .main-svg", state="attached", timeout=30_000)
+        return self.page.evaluate(DRAWN, chart)  # type: ignore[no-any-return]
+
+    def last_round(self, chart: str = "loss") -> float:
+        return max((trace["x"][-1] for trace in self.drawn(chart) if trace["x"]), default=-1)
+
+    def grows_beyond(self, last: float, chart: str = "loss") -> None:
+        self.page.wait_for_function(
+            "([key, last]) => (document.querySelector(`[data-chart=${key}]`)?.data ?? []).some((t) => t.x[t.x.length - 1] > last)",
+            arg=[chart, last],
+            timeout=30_000,
+        )
+
+    @property
+    def run_id(self) -> str:
+        found = re.search(r"[?&]run=([\w-]+)", self.page.url)
+        assert found, self.page.url
+        return found[1]
+
+    def close(self) -> None:
+        assert self.page.get_by_test_id("stException").count() == 0
+        assert self.complaints == []
+        self.context.close()
+
+
+def assert_drawn_as_stored(visit: Visit, server: Server) -> int:
+    """Every drawn point of loss, accuracy and decomposition is a stored record; returns how many were compared."""
+    time.sleep(1)  # a record is durable within a second
+    drawn = {chart: visit.drawn(chart) for chart in ("loss", "accuracy", "decomposition")}
+    run, reference = server.records(visit.run_id)
+    compared = 0
+    for chart, path in (("loss", "evaluation.train_loss"), ("accuracy", "evaluation.test_accuracy")):
+        assert {trace["name"] for trace in drawn[chart]} == {"FedVARP", "FedAvg"}
+        for trace in drawn[chart]:
+            compared += compare(trace, run if trace["name"] == "FedVARP" else reference, path)
+    parts = {"who took part": "participation", "minibatch noise": "noise", "client drift": "drift"}
+    for trace in drawn["decomposition"]:
+        if trace["name"] in parts and trace["x"]:
+            compared += compare(
+                trace, reference if trace["run"] == "FedAvg" else run, f"decomposition.{parts[trace['name']]}"
+            )
+    return compared
+
+
+def compare(trace: dict[str, Any], records: Records, path: str) -> int:
+    """The trace's points against the column; with up to 600 values none may be missing."""
+    column, rounds = records.column(path), records.rounds
+    values = trace["recorded"] or trace["y"]
+    stored = dict(zip(rounds.tolist(), column.astype(np.float32).tolist(), strict=True))
+    for x, y in zip(trace["x"], values, strict=True):
+        assert y == stored[int(x)], (path, x)
+    known = rounds[np.isfinite(column)]
+    expected = known[known <= trace["x"][-1]]
+    if len(expected) <= 600:
+        assert trace["x"] == expected.tolist()
+    return len(trace["x"])
+
+
+def test_a_run_from_click_to_restart(server: Server, browser: Browser) -> None:
+    visit = Visit(browser, server.url)
+    page = visit.page
+    assert not server.has_loaded_torch()
+
+    page.get_by_role("radio", name="10/s").click()
+    page.get_by_role("button", name="Run", exact=True).dblclick()  # the second click must change nothing
+    visit.state("running")
+    run_id = visit.run_id
+    visit.grows_beyond(3)
+    first = visit.last_round()
+    visit.grows_beyond(first)  # it really grows, by itself
+    assert visit.run_id == run_id
+    page.screenshot(path=ARTIFACTS / "running.png")
+
+    page.reload()
+    visit.settle()
+    assert visit.run_id == run_id
+    visit.grows_beyond(first)
+
+    visit.press("Pause")
+    visit.state("paused")
+    expect(page.get_by_text(re.compile(r"Paused after round \d+"))).to_be_visible()
+    paused_at = int(re.findall(r"Paused after round (\d+)", page.inner_text("body"))[0])
+    expect(page.get_by_text(f"round {paused_at} of 200", exact=False).first).to_be_visible()
+    assert assert_drawn_as_stored(visit, server) > 10
+
+    visit.press("Step")
+    expect(page.get_by_text(f"Paused after round {paused_at + 1}.", exact=True)).to_be_visible()
+    time.sleep(1)  # durable within a second
+    run, reference = server.records(run_id)
+    assert (run.rounds[-1], reference.rounds[-1]) == (paused_at + 1, paused_at + 1)
+
+    other = Visit(browser, f"{server.url}?run={run_id}")  # another browser on the same run
+    other.state("paused")
+    other.press("Resume")
+    other.grows_beyond(paused_at + 3)
+    other.state("running")
+    other.press("Stop")
+    other.state("stopped")
+    visit.state("stopped")  # seen by both
+    assert visit.drawn("loss") == other.drawn("loss")
+    assert assert_drawn_as_stored(visit, server) > 20
+    before = visit.drawn("loss")
+    other.close()
+    visit.close()
+
+    server.kill()
+    server.start()
+    again = Visit(browser, f"{server.url}?run={run_id}")
+    again.state("stopped")
+    assert again.drawn("loss") == before
+    assert not server.has_loaded_torch()  # to look at a run needs no torch either
+    again.close()
+
+
+@pytest.fixture(scope="module")
+def finished(server: Server) -> str:
+    """The id of a finished run, made by another process on the same store."""
+    config = SimulationConfig.read({"rounds": 80, "probe_every": 10})
+    with RunManager(RunStore(server.home / "runs.sqlite")) as runs:
+        run = runs.submit(config, SimulationConfig.read({**config.to_dict(), "algorithm": {"name": "fedavg"}}))
+        until(lambda: not run.live, seconds=120)
+    assert run.state is RunState.FINISHED
+    return run.id
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_it_looks_right(server: Server, browser: Browser, finished: str, width: int, height: int, scheme: str) -> None:
+    """Screenshots of a finished run, to be looked at; nothing is wider than the window."""
+    visit = Visit(browser, f"{server.url}?run={finished}", width=width, height=height, scheme=scheme)
+    for chart in ("loss", "accuracy", "decomposition", "participation", "heterogeneity"):
+        visit.drawn(chart)
+    name = f"{width}x{height}-{scheme}"
+    visit.page.screenshot(path=ARTIFACTS / f"{name}.png")
+    too_wide = visit.page.evaluate(
+        """() => Array.from(document.querySelectorAll('[data-testid="stMain"] *'))
+            .filter((e) => !e.closest(".katex-mathml, .katex .stretchy") && e.tagName !== "INPUT")  // clipped by their parents
+            .filter((e) => { const box = e.getBoundingClientRect(); return box.width > 0 && box.right > innerWidth + 1; })
+            .map((e) => e.className.toString() + " " + e.textContent.slice(0, 40))"""
+    )
+    assert too_wide == []
+    visit.page.set_viewport_size({"width": width, "height": 2300 if width > 1000 else 4200})
+    visit.page.wait_for_timeout(700)
+    visit.page.screenshot(path=ARTIFACTS / f"{name}-whole.png")
+    visit.close()
+
+
+def test_the_embedded_page_has_charts_and_no_controls(server: Server, browser: Browser, finished: str) -> None:
+    visit = Visit(browser, f"{server.url}?run={finished}&embed=true")
+    visit.drawn("decomposition")
+    assert visit.page.get_by_role("button", name="Run", exact=True).count() == 0
+    assert visit.page.get_by_test_id("stSidebar").count() == 0
+    visit.close()

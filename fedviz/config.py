@@ -28,6 +28,50 @@ class ConfigError(ValueError):
         super().__init__("\n".join(f"{field}: {message}" if field else message for field, message in problems))
 
 
+class ProbeParameters(Parameters):
+    """How the server's error is measured: dearer is more exact."""
+
+    mode: Literal["cheap", "full"] = parameter(
+        "cheap",
+        label="Decomposition",
+        help="cheap: drift includes the bias of noise; full: full-batch passes tell them apart.",
+        choices={"cheap": "cheap", "full": "full"},
+    )
+    replicas: int = parameter(
+        2,
+        label="Repetitions",
+        symbol="J",
+        help="How often each probed client repeats its pass with fresh minibatches.",
+        ge=2,
+        le=16,
+    )
+    clients: int = parameter(
+        100,
+        label="Clients probed",
+        symbol="Q",
+        help="At most so many clients are probed, drawn at random beyond.",
+        ge=4,
+        le=100_000,
+        suggested=(10, 1000),
+        log=True,
+    )
+    check_every: int = parameter(
+        5,
+        label="Check every",
+        help="Every so many decompositions, random cohorts estimate the total independently; 0 is never.",
+        ge=0,
+        le=1_000_000,
+        suggested=(0, 20),
+    )
+    windows_every: int | None = parameter(
+        None,
+        label="Measure windows",
+        help="One window in so many of an amplified method; 0 is never, empty is about five of a run.",
+        ge=0,
+        le=1_000_000,
+    )
+
+
 class SimulationConfig(Parameters):
     """All a run depends on. Build it with `SimulationConfig.read`, which explains what is wrong in plain words."""
 
@@ -104,6 +148,9 @@ class SimulationConfig(Parameters):
         ge=0,
         le=1_000_000,
     )
+    probe: ProbeParameters = parameter(
+        ProbeParameters(), label="Measuring", help="How the server's error is taken apart."
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = parameter(
         "auto",
         label="Device",
@@ -119,6 +166,11 @@ class SimulationConfig(Parameters):
         found = self.participation.problem_with(self.num_clients, self.rounds)
         if found:
             raise _refusal(f"participation.{found[0]}", found[1])
+        if self.algorithm.server_rate_fixed and self.server_lr != 1:
+            raise _refusal(
+                "server_lr",
+                f"got {self.server_lr:g}, allowed 1: {self.algorithm.title} is defined for plain averaging only",
+            )
         if isinstance(self.algorithm, ClusterFedVARPParameters):
             self._check_clusters(self.algorithm)
         # The automatic intervals become numbers, so that equal runs have equal configs.
@@ -163,6 +215,11 @@ class SimulationConfig(Parameters):
                 map(_explain, reversed(error.errors(include_url=False)))
             )  # the first message of each field
             raise ConfigError(list(reversed(explained.items()))) from None
+
+    @property
+    def steps(self) -> int:
+        """Local steps of a pass; 1 for an algorithm whose clients send one full-data gradient."""
+        return 1 if self.algorithm.local == "gradient" else self.local_steps
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; `read` takes them back."""

@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     AVAILABILITY = 6
     PROBE_CLIENTS = 7
     INITIAL = 8
+    CHECK = 9
 
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -102,10 +103,12 @@ def shuffles(
     return (np.sort(packed, axis=-1) & _LOW).astype(np.int64)
 
 
-def subset(seed: int, purpose: Purpose, ids: NDArray[np.int64], size: int, *, round: int = 0) -> NDArray[np.int64]:
+def subset(
+    seed: int, purpose: Purpose, ids: NDArray[np.int64], size: int, *, round: int = 0, replica: int = 0
+) -> NDArray[np.int64]:
     """`size` of the given distinct client `ids`, uniformly without replacement, sorted. A client's draw is keyed by its id."""
     if size >= len(ids):
         return np.sort(ids)
-    draws = bits(seed, purpose, round=round, client=ids, size=1)[:, 0]
+    draws = bits(seed, purpose, round=round, client=ids, replica=replica, size=1)[:, 0]
     packed = np.sort((draws.astype(np.uint64) << _SHIFT) | ids.astype(np.uint64))
     return np.sort((packed[:size] & _LOW).astype(np.int64))

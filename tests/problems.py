@@ -93,6 +93,14 @@ ALGORITHMS: list[dict[str, Any]] = [
     {"name": "scaffold", "warm_start": True},
     {"name": "fedvarp"},
     {"name": "cluster_fedvarp", "clusters": 3, "clustering": "random"},
+    {"name": "mifa"},
+    {"name": "amplified_fedavg", "window": 3},
+    {"name": "amplified_fedavg", "window": 3, "mu": 0.5},
+    {"name": "amplified_scaffold", "window": 3},
+    {"name": "fedavgm"},
+    {"name": "fedadam"},
+    {"name": "fedyogi"},
+    {"name": "sgd"},
 ]
 
 

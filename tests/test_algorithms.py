@@ -157,7 +157,11 @@ def test_one_client_and_one_step_a_round_is_saga() -> None:
     assert torch.allclose(models_of(config)[-1], w, atol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a["name"] not in ("fedprox",)], ids=label_of)
+@pytest.mark.parametrize(
+    "algorithm",
+    [a for a in ALGORITHMS if a["name"] in ("fedavg", "scaffold", "fedvarp", "cluster_fedvarp", "mifa", "sgd")],
+    ids=label_of,
+)
 def test_with_everybody_and_one_step_every_method_is_gradient_descent(algorithm: dict[str, Any]) -> None:
     config = random_quadratics(algorithm, local_steps=1, participation={"pattern": "full"})
     curvature, linear, w = (
@@ -206,7 +210,9 @@ def test_the_first_round_of_cold_scaffold_is_fedavg_bit_for_bit(option: str) -> 
         )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+@pytest.mark.parametrize(
+    "algorithm", [a for a in ALGORITHMS if not REGISTRY[a["name"]].server_rate_fixed], ids=label_of
+)
 def test_the_server_moves_by_exactly_the_stated_step(algorithm: dict[str, Any]) -> None:
     """Twice the server rate is twice the first move, from the same start."""
     moves = []
@@ -248,3 +254,134 @@ def test_the_running_mean_of_memories_stays_the_mean_over_hundreds_of_rounds() -
     state = list(simulate(config))[-1].checkpoint().state
     assert torch.allclose(state["mean"], state["memory"].mean(0), atol=1e-5)
     assert state["memory"].abs().sum(1).gt(0).all()
+
+
+def test_three_steps_of_adam_and_yogi_by_hand() -> None:
+    """Moves delta = 1, 1, -2 with beta1 = 0.5, beta2 = 0.75, epsilon = 1, rate 1, so m_0 = 0, s_0 = 1.
+
+    Adam: m = 0.5, 0.75, -0.625; s = 1, 1, 1.75.  Yogi: s = 1 - 0.25 * 1 * sign(1 - 1) = 1, 1, 1 - 0.25 * 4 * sign(1 - 4) = 2.
+    w moves by -m / (sqrt(s) + 1).
+    """
+    for name, sizes in (("fedadam", [1, 1, 1.75]), ("fedyogi", [1, 1, 2])):
+        algorithm = built(name, clients=1, beta1=0.5, beta2=0.75, epsilon=1.0)
+        w, state, expected = START, algorithm.init(START), 0.0
+        for round, (delta, m, s) in enumerate(zip([1, 1, -2], [0.5, 0.75, -0.625], sizes, strict=True), start=1):
+            w, state = algorithm.step(state, w, cohort(round, 0), result([delta]))
+            expected -= m / (s**0.5 + 1)
+            assert float(state["momentum"]) == pytest.approx(m)
+            assert float(state["sizes"]) == pytest.approx(s)
+            assert float(w) == pytest.approx(expected)
+
+
+def test_the_memory_of_sizes_is_never_negative_and_yogi_moves_it_little() -> None:
+    """|s_new - s| <= (1 - beta2) delta^2 for FedYogi."""
+    moves = [0.1, -5.0, 0.0, 3.0, 1e-6, -0.2] * 5
+    for name in ("fedadam", "fedyogi"):
+        algorithm = built(name, clients=1)
+        w, state = START, algorithm.init(START)
+        for round, move in enumerate(moves, start=1):
+            before = float(state["sizes"])
+            w, state = algorithm.step(state, w, cohort(round, 0), result([move]))
+            assert float(state["sizes"]) >= 0
+            if name == "fedyogi":
+                assert abs(float(state["sizes"]) - before) <= 0.01 * move**2 * (1 + 1e-12)
+
+
+def test_momentum_without_momentum_is_fedavg() -> None:
+    a, b = (models_of(random_quadratics(x))[-1] for x in ({"name": "fedavgm", "beta": 0.0}, {"name": "fedavg"}))
+    assert torch.allclose(a, b, atol=1e-14)
+
+
+def test_mifa_is_the_mean_of_everybodys_last_update_fresh_ones_included() -> None:
+    """N = 2, S = {0}. Update 4: y = (4, 0), v = 2. Update 10: y = (10, 0), v = 5. Then S = {1}, update 6: v = 8."""
+    algorithm = built("mifa", clients=2)
+    w, state = algorithm.step(algorithm.init(START), START, cohort(1, 0), result([4]))
+    assert float(w) == -2
+    w, state = algorithm.step(state, w, cohort(2, 0), result([10]))
+    assert float(w) == -7
+    w, state = algorithm.step(state, w, cohort(3, 1), result([6]))
+    assert float(w) == -15
+
+
+def test_with_everybody_mifa_and_fedvarp_are_fedavg() -> None:
+    everybody = {"participation": {"pattern": "full"}, "noise": 0.3}
+    fedavg, *others = (
+        models_of(random_quadratics({"name": n}, **everybody))[-1] for n in ("fedavg", "mifa", "fedvarp")
+    )
+    for other in others:
+        assert torch.allclose(other, fedavg, atol=1e-12)
+
+
+def test_sgd_is_fedavg_with_one_full_batch_step_whatever_the_local_steps() -> None:
+    """Noise-free quadratics have full gradients: one local step is one exact gradient."""
+    sgd, fedavg = (models_of(random_quadratics({"name": n}, local_steps=s))[-1] for n, s in (("sgd", 7), ("fedavg", 1)))
+    assert torch.allclose(sgd, fedavg, atol=1e-14)
+    records = list(
+        simulate(
+            small_classification(
+                {"name": "sgd"},
+                rounds=2,
+                probe_every=0,
+                problem={"kind": "classification", "partition": {"name": "iid"}},
+            )
+        )
+    )
+    # Four clients of 500 samples each, two rounds, one gradient of every sample.
+    assert records[-1].costs.gradient_evaluations == 2 * 4 * 500
+
+
+@pytest.mark.parametrize("name", ["amplified_fedavg", "amplified_scaffold"])
+def test_an_amplification_of_one_is_none_and_a_window_of_one_is_a_server_rate(name: str) -> None:
+    plain = {"amplified_fedavg": "fedavg", "amplified_scaffold": "scaffold"}[name]
+    window_of_one = random_quadratics({"name": name, "window": 1, "amplification": 1.7}, noise=0.2)
+    faster = random_quadratics({"name": plain}, server_lr=1.7, noise=0.2)
+    for a, b in zip(models_of(window_of_one), models_of(faster), strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+    one = random_quadratics({"name": "amplified_fedavg", "window": 3, "amplification": 1.0})
+    assert torch.allclose(models_of(one)[-1], models_of(random_quadratics({"name": "fedavg"}))[-1], atol=1e-12)
+
+
+def test_a_window_amplifies_its_whole_move_at_its_last_round_and_an_incomplete_one_not_at_all() -> None:
+    """P = 3, gamma = 2, every round moves by -1: w = -1, -2, then -6; -7, -8, then -12; a seventh round ends at -13."""
+    algorithm = built("amplified_fedavg", clients=1, window=3, amplification=2.0)
+    w, state, path = START, algorithm.init(START), []
+    for round in range(1, 8):
+        w, state = algorithm.step(state, w, cohort(round, 0), result([1]))
+        path.append(float(w))
+    assert path == [-1, -2, -6, -7, -8, -12, -13]
+
+
+def test_a_window_ends_also_on_a_round_without_participants() -> None:
+    """P = 2, gamma = 3: -1, then nobody: the window's move of -1 is taken three times."""
+    algorithm = built("amplified_fedavg", clients=1, window=2, amplification=3.0)
+    w, state = algorithm.step(algorithm.init(START), START, cohort(1, 0), result([1]))
+    nobody = Cohort(2, torch.tensor([], dtype=torch.long), torch.tensor([], dtype=torch.float64))
+    w, state = algorithm.step(state, w, nobody, None)
+    assert float(w) == -3
+
+
+def test_amplified_scaffold_averages_what_participants_brought_in_the_window_by_their_weights() -> None:
+    """P = 2, N = 3. Round 1, S = {0, 1}, gradients 2, 6 (q = 1/2); round 2, S = {0}, gradient 5 (q = 1).
+
+    G_0 = (2/2 + 5) / (1/2 + 1) = 4, G_1 = 6, G_2 keeps 0; G = 10/3. Corrections are frozen inside the window.
+    """
+    algorithm = built("amplified_scaffold", clients=3, window=2)
+    state = algorithm.init(START)
+    _, state = algorithm.step(state, START, cohort(1, 0, 1), result([2, 6], [2, 6]))
+    assert algorithm.correction(state, torch.tensor([0, 1, 2])).flatten().tolist() == [0, 0, 0]
+    _, state = algorithm.step(state, START, cohort(2, 0), result([5], [5]))
+    assert state["client_variates"].flatten().tolist() == pytest.approx([4, 6, 0])
+    assert float(state["server_variate"]) == pytest.approx(10 / 3)
+    assert state["gathered"].abs().sum() == state["presence"].abs().sum() == 0
+    _, state = algorithm.step(state, START, cohort(3, 2), result([1], [1]))
+    _, state = algorithm.step(state, START, cohort(4, 2), result([3], [3]))
+    assert state["client_variates"].flatten().tolist() == pytest.approx([4, 6, 2])
+
+
+def test_the_window_is_the_patterns_period_unless_given() -> None:
+    turns = {"pattern": "cyclic", "clients_per_round": 1, "groups": 3, "availability": 2}
+    by_itself, given = (
+        models_of(random_quadratics({"name": "amplified_fedavg", **w}, participation=turns, rounds=14))
+        for w in ({}, {"window": 6})
+    )
+    assert all(torch.equal(a, b) for a, b in zip(by_itself, given, strict=True))

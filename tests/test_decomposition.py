@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedviz.algorithms import Cohort
+from fedviz.algorithms import Cohort, LocalResult
 from fedviz.config import SimulationConfig
-from fedviz.simulation import decomposition
-from fedviz.simulation.decomposition import Sample, Stratum, probe
-from fedviz.simulation.local_pass import local_pass
+from fedviz.simulation.decomposition import Probe
+from fedviz.simulation.estimators import Sample, Stratum
+from fedviz.simulation.local_pass import bring_back
 from fedviz.simulation.loop import _Run, simulate
 from fedviz.simulation.records import Decomposition
 from tests.problems import ALGORITHMS, label_of, random_quadratics
@@ -38,34 +38,23 @@ def after_some_rounds(config: SimulationConfig) -> _Run:
     return run
 
 
-def measure(run: _Run) -> Decomposition:
+def measure(run: _Run, round: int = 8, **settings: Any) -> Decomposition:
+    """The decomposition of the frozen state; minibatches are keyed by the round, so that other rounds are independent repetitions."""
+    config = run.config.model_copy(update={"probe": run.config.probe.model_copy(update=settings)})
     law = run.participation.law(8)
-    return probe(run.config, run.problem, run.algorithm, run.state, run.w, law, 8, run.measured_clusters)[0]
+    return Probe(config, run.problem, run.algorithm, run.state, run.w, law, round, run.measured_clusters).measure()[0]
 
 
-def updates_of_all(run: _Run, replica: int = 0) -> Tensor:
+def updates_of_all(run: _Run) -> Tensor:
     everyone = np.arange(run.config.num_clients)
-    correction = run.algorithm.correction(run.state, torch.as_tensor(everyone))
-    return local_pass(
-        run.problem,
-        run.w,
-        everyone,
-        round=8,
-        steps=run.config.local_steps,
-        client_lr=run.config.client_lr,
-        correction=correction,
-        mu=run.algorithm.mu,
-        replica=replica,
-    ).updates
+    return bring_back(run.config, run.problem, run.algorithm, run.state, run.w, everyone, 8).updates
 
 
 def directions(run: _Run, updates: Tensor) -> Tensor:
     """[all cohorts, d] the server's direction for every cohort of the round's law."""
-    from fedviz.algorithms import LocalResult
-
     law = run.participation.law(8)
     every = []
-    for chosen in combinations(law.available.tolist(), law.drawn):
+    for chosen in combinations(law.available.tolist(), int(law.sizes[0])):
         clients = torch.tensor(chosen)
         cohort = Cohort(8, clients, run.problem.client_weights[clients] * run.config.num_clients / len(chosen))
         every.append(run.algorithm.direction(run.state, cohort, LocalResult(updates[clients])))
@@ -99,7 +88,7 @@ def test_without_noise_the_parts_are_those_of_the_enumerated_cohorts(algorithm: 
     assert parts == pytest.approx(found.total, abs=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a["name"] != "sgd"], ids=label_of)  # sgd has no noise
 def test_with_noise_the_estimates_are_unbiased(algorithm: dict[str, Any]) -> None:
     """Means over many probes, within 4 standard errors of the enumeration over all cohorts with many fresh repetitions.
 
@@ -107,10 +96,7 @@ def test_with_noise_the_estimates_are_unbiased(algorithm: dict[str, Any]) -> Non
     """
     run = after_some_rounds(random_quadratics(algorithm, noise=0.8, participation=PATTERNS["cyclic"]))
     law, exact = run.participation.law(8), gradient(run)
-    probes = [
-        probe(run.config, run.problem, run.algorithm, run.state, run.w, law, round, None)[0]
-        for round in range(100, 500)
-    ]
+    probes = [measure(run, round) for round in range(100, 400)]
 
     def check(name: str, expected: float, spread: float = 0.0) -> None:
         values = np.array([getattr(p, name) for p in probes])
@@ -123,9 +109,10 @@ def test_with_noise_the_estimates_are_unbiased(algorithm: dict[str, Any]) -> Non
     # The mean of Delta_i = (1/tau) sum_k h_k with h = g + corr + mu (u - w): u moves by -eta h, so noise decays with A_i + mu I.
     decay = 1 - 0.1 * (curvature + run.algorithm.mu)
     variance = 0.8**2 / 16 * sum(decay ** (2 * j) for j in range(4)).sum(1)
-    m, n = law.drawn, len(law.available)
+    m, n = int(law.sizes[0]), len(law.available)
     mean_variance = float(variance[law.available].mean())
-    check("noise", mean_variance / n)
+    gain = run.algorithm.gain(m)
+    check("noise", gain**2 * mean_variance / n)
     # Without noise the same state gives E Delta_i: the path of a quadratic is linear in it.
     quiet = _Run(run.config.model_copy(update={"problem": problem.model_copy(update={"noise": 0.0})}), lambda _: None)
     quiet.w, quiet.state = run.w, run.state
@@ -133,10 +120,10 @@ def test_with_noise_the_estimates_are_unbiased(algorithm: dict[str, Any]) -> Non
     every = directions(quiet, updates)
     sampling = float((every - every.mean(0)).square().sum(1).mean())
     check("participation_sampling", sampling)
-    check("participation", sampling + (1 / m - 1 / n) * mean_variance)
+    check("participation", sampling + gain**2 * (1 / m - 1 / n) * mean_variance)
     check("bias", float((every.mean(0) - updates.mean(0)).square().sum()))
     check("drift", float((updates.mean(0) - exact).square().sum()))
-    check("total", float((every - exact).square().sum(1).mean()) + mean_variance / m)
+    check("total", float((every - exact).square().sum(1).mean()) + gain**2 * mean_variance / m)
     g = exact / exact.norm()
     across = updates.mean(0) - (updates.mean(0) @ g) * g
     check("perpendicular", float(across @ across))
@@ -145,20 +132,11 @@ def test_with_noise_the_estimates_are_unbiased(algorithm: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("pattern", ["uniform", "cyclic"])
-def test_probing_a_subset_of_the_clients_is_unbiased(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probing_a_subset_of_the_clients_is_unbiased(pattern: str) -> None:
     settings = {"num_clients": 14, "noise": 0.3, "participation": PATTERNS[pattern]}
     run = after_some_rounds(random_quadratics({"name": "fedvarp"}, **settings))
-    law = run.participation.law(8)
-
-    def values(rounds: int) -> list[Decomposition]:
-        return [
-            probe(run.config, run.problem, run.algorithm, run.state, run.w, law, round, None)[0]
-            for round in range(100, 100 + rounds)
-        ]
-
-    whole = values(300)
-    monkeypatch.setattr(decomposition, "MOST_CLIENTS", 6)
-    part = values(1200)
+    whole = [measure(run, round) for round in range(100, 400)]
+    part = [measure(run, round, clients=6) for round in range(100, 1300)]
     assert {p.probed_clients for p in whole} == {14}
     assert {p.probed_clients for p in part} == {6}
     for name in (
@@ -246,6 +224,30 @@ def test_the_sampling_correction_of_a_squared_norm_is_that_of_all_subsets() -> N
     assert np.mean(estimates) == pytest.approx(float(x.mean(0).square().sum()), abs=1e-12)
 
 
+@pytest.mark.parametrize("weighting", ["average", "inverse"])
+@pytest.mark.parametrize("name", ["fedavg", "fedvarp", "mifa"])
+def test_independent_participation_is_that_of_all_subsets_with_their_chances(name: str, weighting: str) -> None:
+    """Every non-empty subset, with the chance a^M (1 - a)^(N - M) renormalised, and the algorithm's own direction for each."""
+    chance = 0.4
+    turns = {"pattern": "bernoulli", "chance": chance, "weighting": weighting}
+    run = after_some_rounds(random_quadratics({"name": name}, participation=turns))
+    found, updates, exact = measure(run), updates_of_all(run), gradient(run)
+    every, chances = [], []
+    for size in range(1, 7):
+        for chosen in combinations(range(6), size):
+            clients = torch.tensor(chosen)
+            q = 1 / size if weighting == "average" else 1 / (6 * chance)
+            weights = torch.full((size,), q, dtype=torch.float64)
+            every.append(run.algorithm.direction(run.state, Cohort(8, clients, weights), LocalResult(updates[clients])))
+            chances.append(chance**size * (1 - chance) ** (6 - size))
+    v, p = torch.stack(every), torch.tensor(chances, dtype=torch.float64)
+    p /= p.sum()
+    mean = p @ v
+    assert found.total == pytest.approx(float(p @ (v - exact).square().sum(1)), abs=1e-9)
+    assert found.participation == pytest.approx(float(p @ (v - mean).square().sum(1)), abs=1e-9)
+    assert found.bias == pytest.approx(float((mean - updates.mean(0)).square().sum()), abs=1e-9)
+
+
 def test_probe_costs_are_counted_apart() -> None:
     """A probe takes N full gradients and 2 N passes of 4 steps: 6 + 48; six rounds of two clients take 48."""
     plain, probed = (
@@ -254,3 +256,95 @@ def test_probe_costs_are_counted_apart() -> None:
     assert plain.costs.probe_evaluations == 0
     assert probed.costs.probe_evaluations == 2 * (6 + 48)
     assert plain.costs.gradient_evaluations == probed.costs.gradient_evaluations == 48
+
+
+@pytest.mark.parametrize("algorithm", [a for a in ALGORITHMS if a["name"] not in ("sgd",)], ids=label_of)
+def test_full_mode_tells_drift_from_the_bias_that_noise_causes(algorithm: dict[str, Any]) -> None:
+    """On quadratics additive noise causes no bias: E v_bar = v_fb, so b = 0 and the full-batch drift is |v_fb - grad f|^2 exactly."""
+    run = after_some_rounds(random_quadratics(algorithm, noise=0.5, participation=PATTERNS["cyclic"]))
+    quiet = _Run(
+        run.config.model_copy(update={"problem": run.config.problem.model_copy(update={"noise": 0.0})}), lambda _: None
+    )
+    quiet.w, quiet.state = run.w, run.state
+    exact = float((updates_of_all(quiet).mean(0) - gradient(run)).square().sum())
+    probes = [measure(run, round, mode="full", replicas=3) for round in range(100, 300)]
+    assert {p.mode for p in probes} == {"full"}
+    for p in probes:
+        assert p.drift == pytest.approx(exact, rel=1e-9)
+        assert p.participation + p.noise + p.bias + p.drift + p.interaction == pytest.approx(p.total, abs=1e-12)
+    b = np.array([p.noise_drift for p in probes])
+    assert abs(b.mean()) < 4 * b.std(ddof=1) / np.sqrt(len(b))
+
+
+def test_the_check_is_an_independent_estimate_of_the_total() -> None:
+    """With noise: mean over many probes within 4 standard errors. Its own stated error is what its values scatter by."""
+    for algorithm in ({"name": "fedavg"}, {"name": "mifa"}, {"name": "scaffold"}):
+        for pattern in ("cyclic", "bernoulli"):
+            turns = PATTERNS.get(pattern, {"pattern": "bernoulli", "chance": 0.4})
+            run = after_some_rounds(random_quadratics(algorithm, noise=0.5, participation=turns))
+            run.config = run.config.model_copy(update={"probe_every": 1})
+            probes = [measure(run, round, check_every=1) for round in range(100, 140)]
+            checks, totals = (np.array([getattr(p, name) for p in probes]) for name in ("check", "total"))
+            error = np.sqrt(checks.var(ddof=1) / len(checks) + totals.var(ddof=1) / len(totals))
+            assert abs(checks.mean() - totals.mean()) < 4 * error
+            assert np.mean([p.check_error for p in probes]) == pytest.approx(checks.std(ddof=1), rel=0.35)
+
+
+def test_the_check_is_made_on_one_probe_in_several() -> None:
+    config = random_quadratics({"name": "fedavg"}, probe_every=2, rounds=12, probe={"check_every": 3})
+    checked = [r.round for r in simulate(config) if r.decomposition and r.decomposition.check is not None]
+    assert checked == [6, 12]
+
+
+def test_the_error_of_the_memories_is_their_distance_from_the_present_gradients() -> None:
+    """Noise-free with one local step FedVARP's memories are old gradients: mean |y_i - grad f_i(w)|^2, by hand."""
+    run = after_some_rounds(random_quadratics({"name": "fedvarp"}, local_steps=1))
+    problem: Any = run.config.problem
+    g = torch.tensor(problem.curvature, dtype=torch.float64) * run.w + torch.tensor(problem.linear, dtype=torch.float64)
+    assert measure(run).state_error == pytest.approx(float((run.state["memory"] - g).square().sum(1).mean()), abs=1e-12)
+    assert measure(after_some_rounds(random_quadratics({"name": "fedavg"}))).state_error is None
+
+
+@pytest.mark.parametrize("mode", ["cheap", "full"])
+@pytest.mark.parametrize("name", ["amplified_fedavg", "amplified_scaffold"])
+def test_a_window_is_split_exactly_on_the_path_taken(name: str, mode: str) -> None:
+    """V = (w_start - w_end) / (gamma eta tau P) from the models alone; the terms from passes of every client, one at a time."""
+    turns = {"pattern": "cyclic", "clients_per_round": 1, "groups": 2, "availability": 2}
+    config = random_quadratics(
+        {"name": name, "amplification": 1.5}, participation=turns, noise=0.4, rounds=13, probe_every=5,
+        probe={"mode": mode, "windows_every": 2},
+    )  # fmt: skip
+    records = list(simulate(config))
+    assert [r.round for r in records if r.window] == [8]
+    found = next(r.window for r in records if r.window)
+    # The same path again, looked at from outside.
+    run, terms, starts = _Run(config.model_copy(update={"probe_every": 0}), lambda _: None), [], []
+    run.begin()
+    for round in range(1, 9):
+        w, exact = run.w.clone(), gradient(run)
+        if round > 4:
+            each = [
+                bring_back(config, run.problem, run.algorithm, run.state, w, np.array([i]), round).updates[0]
+                for i in range(6)
+            ]
+            steady = [
+                bring_back(
+                    config, run.problem, run.algorithm, run.state, w, np.array([i]), round, full_batch=True
+                ).updates[0]
+                for i in range(6)
+            ]
+            vbar, v_fb = torch.stack(each).mean(0), torch.stack(steady).mean(0)
+            v = torch.stack([each[i] for i in run.participation.cohort(round).tolist()]).mean(0)
+            terms.append((v - vbar, vbar - v_fb, v_fb - exact, exact))
+            starts.append((w, exact))
+        run.advance(round)
+    participation, noise, drift, movement = (torch.stack(term).mean(0) for term in zip(*terms, strict=True))
+    movement = movement - starts[0][1]
+    whole = (starts[0][0] - run.w) / (1.5 * 0.1 * 4 * 4) - starts[0][1]
+    parts = (participation, noise, drift, movement) if mode == "full" else (participation, noise + drift, movement)
+    sizes = [float(part.square().sum()) for part in parts]
+    values = [found.participation, *([found.noise] if mode == "full" else []), found.drift, found.movement]
+    assert values == pytest.approx(sizes, abs=1e-12)
+    assert found.total == pytest.approx(float(whole.square().sum()), abs=1e-12)
+    assert sum(values) + found.interaction == pytest.approx(found.total, abs=1e-12)
+    assert (found.noise is None) == (mode == "cheap")

@@ -14,6 +14,18 @@ GOLDEN: list[tuple[dict[str, Any], list[float]]] = [
     ({"name": "fedvarp"}, [0.460000, 0.390000, 0.439600, 0.379400, 0.323016, 0.264724]),
     ({"name": "scaffold", "option": "I"}, [0.460000, 0.360000, 0.410400, 0.338400, 0.281376, 0.213696]),
     ({"name": "scaffold", "option": "II"}, [0.460000, 0.390000, 0.402600, 0.323900, 0.278126, 0.215889]),
+    ({"name": "mifa"}, [0.730000, 0.560000, 0.469200, 0.378400, 0.320288, 0.262176]),
+    (
+        {"name": "amplified_fedavg", "window": 2, "amplification": 1.5},
+        [0.460000, 0.490000, 0.133600, 0.255400, -0.016544, 0.147484],
+    ),
+    (
+        {"name": "amplified_scaffold", "window": 2, "amplification": 1.5},
+        [0.460000, 0.490000, 0.466600, 0.199900, 0.214966, 0.077449],
+    ),
+    ({"name": "fedavgm"}, [0.460000, 0.174000, -0.326040, -0.576076, -0.773721, -0.751602]),
+    ({"name": "fedadam"}, [0.901835, 0.852811, 0.754877, 0.694832, 0.599080, 0.536621]),
+    ({"name": "fedyogi"}, [0.901835, 0.853024, 0.755615, 0.696143, 0.601428, 0.539889]),
     # As many clusters as clients is FedVARP; one cluster is FedAvg.
     (
         {"name": "cluster_fedvarp", "clusters": 2, "clustering": {"labels": [1, 0]}},
@@ -30,7 +42,8 @@ GOLDEN: list[tuple[dict[str, Any], list[float]]] = [
     ("algorithm", "expected"), GOLDEN, ids=lambda x: "-".join(map(str, x.values())) if isinstance(x, dict) else ""
 )
 def test_every_round_of_the_toy_is_as_worked_out_by_hand(algorithm: dict[str, Any], expected: list[float]) -> None:
-    assert [float(w) for w in models_of(toy(algorithm))[1:]] == pytest.approx(expected, abs=1e-6)
+    rate = {"server_lr": 0.1} if algorithm["name"] in ("fedadam", "fedyogi") else {}
+    assert [float(w) for w in models_of(toy(algorithm, **rate))[1:]] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_first_two_rounds_of_the_toy_follow_from_the_formula() -> None:

@@ -1,12 +1,26 @@
 """Who takes part: laws, edges, frequencies."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare
+from scipy.stats import binom, chisquare
 
-from fedviz.participation import Cyclic, Full, Participation, Trace, Uniform
+from fedviz.participation import (
+    Bernoulli,
+    Cyclic,
+    Full,
+    Markov,
+    Participation,
+    ParticipationParameters,
+    Regularized,
+    StochasticCyclic,
+    Trace,
+    Uniform,
+)
+from fedviz.participation.trace import read_csv
 from fedviz.simulation.loop import simulate
 from tests.problems import random_quadratics
 
@@ -14,16 +28,14 @@ from tests.problems import random_quadratics
 @given(st.integers(1, 40), st.integers(0, 1000), st.data())
 def test_no_client_twice_and_the_size_asked_for(num_clients: int, seed: int, data: st.DataObject) -> None:
     drawn = data.draw(st.integers(1, num_clients))
-    cohort = Participation(Uniform(clients_per_round=drawn), num_clients, seed).cohort(
-        data.draw(st.integers(1, 100_000))
-    )
+    cohort = Uniform(clients_per_round=drawn).build(num_clients, seed).cohort(data.draw(st.integers(1, 100_000)))
     assert len(set(cohort.tolist())) == len(cohort) == drawn
     assert cohort.tolist() == sorted(cohort.tolist())
     assert 0 <= cohort.min() <= cohort.max() < num_clients
 
 
 def test_uniform_participation_sees_everybody_equally_often() -> None:
-    pattern = Participation(Uniform(clients_per_round=5), 20, seed=0)
+    pattern = Uniform(clients_per_round=5).build(20, 0)
     visits = np.bincount(np.concatenate([pattern.cohort(round) for round in range(1, 4001)]), minlength=20)
     assert chisquare(visits).pvalue > 1e-4
     assert set(np.concatenate([pattern.cohort(round) for round in range(1, 201)])) == set(range(20))
@@ -31,7 +43,7 @@ def test_uniform_participation_sees_everybody_equally_often() -> None:
 
 def test_seeds_and_rounds_do_not_share_cohorts() -> None:
     def cohorts(seed: int) -> set[tuple[int, ...]]:
-        pattern = Participation(Uniform(clients_per_round=5), 1000, seed)
+        pattern = Uniform(clients_per_round=5).build(1000, seed)
         return {tuple(pattern.cohort(round).tolist()) for round in range(1, 50)}
 
     assert len(cohorts(0)) == 49
@@ -40,13 +52,13 @@ def test_seeds_and_rounds_do_not_share_cohorts() -> None:
 
 
 def test_everyone_is_everyone() -> None:
-    assert Participation(Full(), 7, 0).cohort(3).tolist() == list(range(7))
+    assert Full().build(7, 0).cohort(3).tolist() == list(range(7))
 
 
 @pytest.mark.parametrize(("num_clients", "groups", "availability"), [(10, 5, 4), (11, 4, 3), (6, 6, 1), (8, 1, 2)])
 def test_cyclic_groups_take_turns_of_equal_length(num_clients: int, groups: int, availability: int) -> None:
     """Every window of g * groups rounds has each group on duty for exactly g rounds; the groups partition the clients by id."""
-    pattern = Participation(Cyclic(clients_per_round=1, groups=groups, availability=availability), num_clients, seed=4)
+    pattern = Cyclic(clients_per_round=1, groups=groups, availability=availability).build(num_clients, 4)
     on_duty = [tuple(pattern.law(round).available.tolist()) for round in range(1, 3 * groups * availability + 1)]
     window = groups * availability
     for start in range(2 * window):
@@ -63,7 +75,7 @@ def test_cyclic_groups_take_turns_of_equal_length(num_clients: int, groups: int,
 
 def test_the_cyclic_offset_differs_between_seeds_and_stays_inside_a_turn() -> None:
     def first_change(seed: int) -> int:
-        pattern = Participation(Cyclic(clients_per_round=1, groups=2, availability=6), 4, seed)
+        pattern = Cyclic(clients_per_round=1, groups=2, availability=6).build(4, seed)
         return next(
             round for round in range(2, 20) if pattern.law(round).available[0] != pattern.law(round - 1).available[0]
         )
@@ -72,13 +84,13 @@ def test_the_cyclic_offset_differs_between_seeds_and_stays_inside_a_turn() -> No
 
 
 def test_cohorts_come_from_the_group_on_duty() -> None:
-    pattern = Participation(Cyclic(clients_per_round=2, groups=3, availability=2), 12, seed=1)
+    pattern = Cyclic(clients_per_round=2, groups=3, availability=2).build(12, 1)
     for round in range(1, 30):
         assert set(pattern.cohort(round)) <= set(pattern.law(round).available)
 
 
 def test_a_trace_is_replayed_as_given() -> None:
-    pattern = Participation(Trace(cohorts=[[3, 1], [], [0]], repeat=True), 4, seed=0)
+    pattern = Trace(cohorts=[[3, 1], [], [0]], repeat=True).build(4, 0)
     assert [pattern.cohort(round).tolist() for round in range(1, 6)] == [[1, 3], [], [0], [1, 3], []]
 
 
@@ -90,3 +102,147 @@ def test_weights_sum_to_one_whatever_the_cohort_size(size: int) -> None:
     record = list(simulate(config))[-1]
     assert record.weights == pytest.approx([1 / size] * size)
     assert len(record.cohort) == size
+
+
+def build(parameters: ParticipationParameters, num_clients: int, seed: int = 0) -> Participation:
+    return parameters.build(num_clients, seed)
+
+
+def test_regularized_participation_has_everybody_exactly_once_in_a_window() -> None:
+    pattern = build(Regularized(clients_per_round=3), 12)
+    for window in range(5):
+        cohorts = [pattern.cohort(window * 4 + r).tolist() for r in range(1, 5)]
+        assert sorted(client for cohort in cohorts for client in cohort) == list(range(12))
+        assert all(len(cohort) == 3 for cohort in cohorts)
+        # Available are those whose turn is still to come.
+        left = [len(pattern.law(window * 4 + r).available) for r in range(1, 5)]
+        assert left == [12, 9, 6, 3]
+    assert pattern.cohort(1).tolist() != pattern.cohort(5).tolist()
+
+
+def test_independent_participation_follows_the_binomial_law() -> None:
+    """N = 30, a = 0.2: sizes over 4,000 rounds against the binomial; every client equally often."""
+    pattern = build(Bernoulli(chance=0.2), 30)
+    cohorts = [pattern.cohort(round) for round in range(1, 4001)]
+    sizes = np.bincount([len(cohort) for cohort in cohorts], minlength=31)
+    law = pattern.law(1)
+    assert law.chances.sum() == pytest.approx(1)
+    assert law.chances == pytest.approx(binom.pmf(law.sizes, 30, 0.2) / (1 - 0.8**30), abs=1e-12)
+    likely = np.flatnonzero(4000 * binom.pmf(np.arange(31), 30, 0.2) > 10)
+    observed, expected = sizes[likely], 4000 * binom.pmf(likely, 30, 0.2)
+    assert chisquare(observed, expected * observed.sum() / expected.sum()).pvalue > 1e-4
+    assert chisquare(np.bincount(np.concatenate(cohorts), minlength=30)).pvalue > 1e-4
+
+
+def test_inverse_weights_divide_by_how_many_were_expected() -> None:
+    """N = 6, a = 0.5: three are expected, so a cohort of size M has weights 1/3 each, summing to M/3; averaging sums to 1."""
+    for weighting, total in (("average", lambda size: 1.0), ("inverse", lambda size: size / 3)):
+        turns = {"pattern": "bernoulli", "chance": 0.5, "weighting": weighting}
+        for record in simulate(random_quadratics({"name": "fedavg"}, participation=turns)):
+            if record.cohort:
+                assert sum(record.weights) == pytest.approx(total(len(record.cohort)))
+
+
+def test_on_and_off_times_have_their_means_and_their_long_run_share() -> None:
+    """Mean on 4, mean off 12: a quarter of the time on; runs of both kinds geometric."""
+    pattern = build(Markov(mean_on=4.0, mean_off=12.0), 200)
+    on = np.zeros((600, 200), dtype=bool)
+    for round in range(1, 601):
+        on[round - 1, pattern.cohort(round)] = True
+    assert on.mean() == pytest.approx(0.25, abs=0.02)
+    assert on[0].mean() == pytest.approx(0.25, abs=0.13)
+    leaving = (on[:-1] & ~on[1:]).sum() / on[:-1].sum()
+    coming = (~on[:-1] & on[1:]).sum() / (~on[:-1]).sum()
+    assert leaving == pytest.approx(1 / 4, abs=0.01)
+    assert coming == pytest.approx(1 / 12, abs=0.005)
+    assert build(Markov(mean_on=4.0, mean_off=12.0), 200).cohort(300).tolist() == np.flatnonzero(on[299]).tolist()
+
+
+def test_stochastic_turns_are_likely_on_duty_rare_off_duty_and_never_more_than_asked() -> None:
+    pattern = build(StochasticCyclic(clients_per_round=4, groups=2, availability=3, on_duty=0.8, off_duty=0.1), 20)
+    rates = {True: [], False: []}
+    for round in range(1, 3001):
+        available = set(pattern.law(round).available.tolist())
+        duty = set(pattern.on_duty(round).tolist())
+        for client in range(20):
+            rates[client in duty].append(client in available)
+        cohort = pattern.cohort(round)
+        assert len(cohort) == min(4, len(available))
+        assert set(cohort.tolist()) <= available
+    assert np.mean(rates[True]) == pytest.approx(0.8, abs=0.01)
+    assert np.mean(rates[False]) == pytest.approx(0.1, abs=0.01)
+
+
+def test_the_permutation_sampler_uses_up_one_list_of_all_before_the_next() -> None:
+    """One group: nobody is skipped, so every N / S rounds are everybody once."""
+    pattern = build(Cyclic(clients_per_round=2, groups=1, availability=1, sampler="permutation"), 10)
+    for block in range(4):
+        seen = [c for r in range(1, 6) for c in pattern.cohort(block * 5 + r).tolist()]
+        assert sorted(seen) == list(range(10))
+    turns = build(Cyclic(clients_per_round=2, groups=5, availability=2, sampler="permutation"), 20)
+    later = turns.cohort(31).tolist()
+    for round in range(1, 60):
+        assert set(turns.cohort(round).tolist()) <= set(turns.on_duty(round).tolist())
+        assert len(set(turns.cohort(round).tolist())) == 2
+    assert turns.cohort(31).tolist() == later
+
+
+def test_groups_by_label_put_equal_labels_together() -> None:
+    labels = np.array([1, 0, 1, 0, 2, 2])
+    pattern = Cyclic(clients_per_round=1, groups=3, availability=1, grouping="label").build(6, 0, labels)
+    assert [group.tolist() for group in pattern.groups] == [[1, 3], [0, 2], [4, 5]]
+    mixed = Cyclic(clients_per_round=1, groups=2, availability=1, grouping="random").build(100, 0)
+    assert sorted(np.concatenate(mixed.groups).tolist()) == list(range(100))
+    assert mixed.groups[0].tolist() != list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "window", "rho_squared", "seen"),
+    [
+        (Full(), 1, 1 / 12, 1),
+        (Uniform(clients_per_round=3), 1, 1 / 3, 3 / 12),
+        (Regularized(clients_per_round=3), 4, 1 / 3, 1),
+        # Two of four on duty, for two rounds: missed with chance (1/2)^2.
+        (Cyclic(clients_per_round=2, groups=3, availability=2), 6, 1 / 2, 3 / 4),
+        (Bernoulli(chance=0.25), 1, None, 0.25),
+    ],
+    ids=lambda x: getattr(x, "pattern", ""),
+)
+def test_patterns_state_what_the_theory_asks(
+    parameters: ParticipationParameters, window: int, rho_squared: float | None, seen: float
+) -> None:
+    facts = parameters.facts(12)
+    assert (facts.window, facts.rho_squared) == (window, rho_squared)
+    assert facts.seen_in_window == pytest.approx(seen)
+    if parameters.pattern != "full":  # measured over many windows
+        pattern = build(parameters, 12, 5)
+        hits = [
+            client in {c for r in range(1, window + 1) for c in pattern.cohort(k * window + r).tolist()}
+            for k in range(600)
+            for client in (0, 7)
+        ]
+        assert np.mean(hits) == pytest.approx(seen, abs=0.06)
+
+
+def test_the_chance_of_an_empty_cohort() -> None:
+    """(1 - a)^N; for stochastic turns the product over both kinds of clients."""
+    assert Bernoulli(chance=0.1).facts(5).empty == pytest.approx(0.9**5)
+    turns = StochasticCyclic(groups=2, on_duty=0.8, off_duty=0.1)
+    assert turns.facts(4).empty == pytest.approx(0.2**2 * 0.9**2)
+    assert Trace(cohorts=[[], [0], [], [1]]).facts(2).empty == 0.5
+
+
+def test_a_trace_from_csv_names_what_is_wrong() -> None:
+    assert read_csv(["round,client", "1,3", "1,0", "4,2", ""]) == [[3, 0], [], [], [2]]
+    for lines, message in (
+        (["1,2", "x,3"], "line 2, column 1 (round): got 'x'"),
+        (["0,2"], "line 1, column 1 (round): got '0', expected a whole number from 1"),
+        (["1,-2"], "line 1, column 2 (client): got '-2', expected a whole number from 0"),
+        (["1"], "line 1 has 1 columns, expected 2"),
+        (["1,2,3"], "line 1 has 3 columns, expected 2"),
+        (["1,2.5"], "column 2 (client): got '2.5'"),
+        (["1,99999999999"], "column 2 (client): got '99999999999'"),
+        ([], "line 1: there are no rows"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            read_csv(lines)

@@ -6,21 +6,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedviz.problems import ProblemError, clustering
-from fedviz.problems.classification import client_indices, label_counts
+from fedviz.problems.classification import Classification, client_indices, label_counts
 from fedviz.problems.datasets import train_labels
 from fedviz.problems.minibatches import schedule
-from fedviz.problems.partitions import Iid, Similarity, partition
+from fedviz.problems.partitions import Dirichlet, Iid, PartitionParameters, Shards, Similarity, partition
 
 LABELS = np.repeat(np.arange(10), 60)[np.random.default_rng(0).permutation(600)]
 EVERY = [
     Iid(),
+    Shards(),
+    Shards(shards_per_client=1),
+    *(Dirichlet(alpha=a, definition=d) for a in (0.01, 0.3, 100.0) for d in ("per_client", "per_class")),
     *(Similarity(similarity=s, protocol=p) for s in (0.0, 0.05, 0.5, 1.0) for p in ("majority_label", "sorted_blocks")),
 ]
 
 
+def label_counts_of(kind: PartitionParameters, num_clients: int, seed: int) -> np.ndarray:
+    return label_counts(Classification(partition=kind), num_clients, seed)
+
+
+def client_indices_of(kind: PartitionParameters, num_clients: int, seed: int) -> list:
+    return client_indices(Classification(partition=kind), num_clients, seed)
+
+
 @given(st.sampled_from(EVERY), st.integers(1, 60), st.integers(0, 2**40))
 @settings(deadline=None)
-def test_every_sample_is_dealt_exactly_once(kind: Iid | Similarity, num_clients: int, seed: int) -> None:
+def test_every_sample_is_dealt_exactly_once(kind: PartitionParameters, num_clients: int, seed: int) -> None:
     parts = partition(kind, LABELS, num_clients, seed)
     assert len(parts) == num_clients
     assert all(len(part) for part in parts)
@@ -28,7 +39,7 @@ def test_every_sample_is_dealt_exactly_once(kind: Iid | Similarity, num_clients:
 
 
 @pytest.mark.parametrize("kind", EVERY, ids=repr)
-def test_the_same_seed_deals_the_same_way_whatever_was_dealt_before(kind: Iid | Similarity) -> None:
+def test_the_same_seed_deals_the_same_way_whatever_was_dealt_before(kind: PartitionParameters) -> None:
     first = partition(kind, LABELS, 20, 3)
     partition(Similarity(similarity=0.9), LABELS, 20, 4)
     for a, b in zip(first, partition(kind, LABELS, 20, 3), strict=True):
@@ -45,15 +56,15 @@ def test_without_similarity_every_client_has_its_own_label() -> None:
 
 def test_the_share_dealt_at_random_is_the_similarity() -> None:
     """Of 10,000 samples at s = 0.3 about 0.3 * 0.9 = 27 % end with a client of another label: 4 standard deviations are 1.8 %."""
-    counts = label_counts("fashion_mnist_mini", Similarity(similarity=0.3), 100, 0)
+    counts = label_counts_of(Similarity(similarity=0.3), 100, 0)
     strangers = 1 - sum(counts[client, client // 10] for client in range(100)) / 10_000
     assert strangers == pytest.approx(0.27, abs=0.018)
-    assert (label_counts("fashion_mnist_mini", Similarity(similarity=1.0), 10, 0) > 60).all()
+    assert (label_counts_of(Similarity(similarity=1.0), 10, 0) > 60).all()
 
 
 def test_the_remainder_goes_to_the_smallest_owner() -> None:
     """The paper's rule keeps the owners of one label within a sample of each other at s = 0."""
-    counts = label_counts("fashion_mnist_mini", Similarity(similarity=0.0), 30, 0)
+    counts = label_counts_of(Similarity(similarity=0.0), 30, 0)
     assert counts.sum() == 10_000
     for label in range(10):
         owned = counts[:, label][counts[:, label] > 0]
@@ -62,7 +73,7 @@ def test_the_remainder_goes_to_the_smallest_owner() -> None:
 
 
 def test_with_fewer_clients_than_labels_nobody_is_empty_and_nothing_is_lost() -> None:
-    counts = label_counts("fashion_mnist_mini", Similarity(similarity=0.0), 3, 0)
+    counts = label_counts_of(Similarity(similarity=0.0), 3, 0)
     assert counts.sum() == 10_000
     assert (counts.sum(1) > 0).all()
 
@@ -85,9 +96,9 @@ def test_the_shipped_data_is_balanced_and_train_and_test_are_apart() -> None:
 
 
 def test_the_preview_shows_the_partition_that_is_trained_on() -> None:
-    parts = client_indices("fashion_mnist_mini", Similarity(), 100, 0)
+    parts = client_indices_of(Similarity(), 100, 0)
     labels = train_labels("fashion_mnist_mini")
-    counts = label_counts("fashion_mnist_mini", Similarity(), 100, 0)
+    counts = label_counts_of(Similarity(), 100, 0)
     for client in (0, 57, 99):
         assert np.bincount(labels[parts[client]], minlength=10).tolist() == counts[client].tolist()
 
@@ -137,7 +148,7 @@ def test_clusters_are_as_many_as_asked_and_none_is_empty(clusters: int) -> None:
 
 
 def test_label_clusters_hold_one_label_each_and_k_means_finds_them_too() -> None:
-    counts = label_counts("fashion_mnist_mini", Similarity(), 100, 0)
+    counts = label_counts_of(Similarity(), 100, 0)
     majority = counts.argmax(1)
     for labels in (clustering.by_label(majority, 10), clustering.by_kmeans(counts, 10, 0)):
         assert [len(set(majority[labels == k].tolist())) for k in range(10)] == [1] * 10

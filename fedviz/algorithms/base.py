@@ -33,9 +33,10 @@ class Setting:
     num_clients: int
     client_lr: float
     server_lr: float
-    steps: int
+    steps: int  # local steps of a pass; 1 for an algorithm whose `local` is "gradient"
     client_weights: Tensor  # [N] the objective's p_i, summing to 1
     clusters: Tensor | None = None  # [N] int64, the cluster of each client
+    window: int = 1  # P, the pattern's period: the default of methods that act once in a window
     start_gradients: Callable[[], Tensor] | None = None  # () -> [N, d], grad f_i at the start, for warm starts
 
 
@@ -66,6 +67,8 @@ class AlgorithmParameters(Parameters):
     paper: ClassVar[str]
     vectors_down: ClassVar[int] = 1  # vectors of length d a participant receives and sends in a round
     vectors_up: ClassVar[int] = 1
+    local: ClassVar[str] = "sgd"  # or "gradient": a participant sends one full-data gradient instead of a pass
+    server_rate_fixed: ClassVar[bool] = False  # only defined for a server rate of 1
 
     def state_vectors(self, num_clients: int) -> int:
         """How many vectors of length d the server and all clients remember together."""
@@ -98,6 +101,10 @@ class Algorithm:
         """[S, d] what is subtracted from the updates of `clients`; None for nothing."""
         return None
 
+    def stand_in(self, state: State, clients: Tensor) -> Tensor | None:
+        """[S, d] what is remembered in place of the gradients of `clients`; None for methods without memory."""
+        return self.memory(state, clients)
+
     def offset(self, state: State) -> Tensor | None:
         """[d] what is added back; None for nothing."""
         return None
@@ -117,11 +124,17 @@ class Algorithm:
         v = self.gain(len(cohort.clients)) * (cohort.weights @ difference)
         return v if offset is None else offset + v
 
-    def step(self, state: State, w: Tensor, cohort: Cohort, result: LocalResult) -> tuple[Tensor, State]:
-        """(w, state) after a round with a non-empty cohort. An empty cohort takes no step."""
-        s = self.setting
+    @property
+    def reach(self) -> float:
+        """eta_c * steps: what turns a direction, in gradient units, into a difference of models."""
+        return self.setting.client_lr * self.setting.steps
+
+    def step(self, state: State, w: Tensor, cohort: Cohort, result: LocalResult | None) -> tuple[Tensor, State]:
+        """(w, state) after a round; `result` is None when nobody took part, which by default changes nothing."""
+        if result is None:
+            return w, state
         v = self.direction(state, cohort, result)
-        return w - s.server_lr * s.client_lr * s.steps * v, self.remember(state, cohort, result)
+        return w - self.setting.server_lr * self.reach * v, self.remember(state, cohort, result)
 
 
 class MemoryTable:

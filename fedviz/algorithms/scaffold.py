@@ -72,6 +72,9 @@ class Scaffold(Algorithm):
     def memory(self, state: State, clients: Tensor) -> Tensor:
         return state["server_variate"].expand(len(clients), -1)
 
+    def stand_in(self, state: State, clients: Tensor) -> Tensor:
+        return state["client_variates"][clients]
+
     def offset(self, state: State) -> Tensor:
         return state["server_variate"]
 

@@ -1,30 +1,28 @@
 """Groups of clients take turns, as time zones do.
 
-The clients are cut, by id, into equal groups; group floor((round - 1 + o) / g) mod groups is on duty, with a random offset o in
-0 ... g - 1; S of its clients are drawn each round. Window P = g * groups. Amplified SCAFFOLD, NeurIPS 2024, section 4.
+The clients, in order, are cut into equal groups; group floor((round - 1 + o) / g) mod groups is on duty, with offset o in
+0 ... g - 1; S of its clients are drawn each round. Window P = g * groups. Crawshaw, Liu, NeurIPS 2024 (Amplified SCAFFOLD), section 4.
+
+The stochastic form is fedviz's own reading of that paper's appendix, which does not define it: each client is available with chance
+a_on if its group is on duty, else a_off; min(S, available) of them are drawn. By symmetry everybody takes part equally over a window.
 """
 
-from typing import ClassVar, Literal
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedviz.keyed_random import Purpose, bits
+from fedviz.keyed_random import Purpose, bits, shuffles, uniforms
 from fedviz.parameters import parameter
-from fedviz.participation.base import Law, ParticipationParameters
-from fedviz.participation.uniform import too_few
+from fedviz.participation.base import Facts, Ids, Law, Participation, ParticipationParameters, too_few
 
 
-class Cyclic(ParticipationParameters):
-    title: ClassVar = "Cyclic"
-    summary: ClassVar = "Groups of clients take turns; each round draws S clients of the group on duty."
-    pattern: Literal["cyclic"] = "cyclic"
+class Turns(ParticipationParameters):
+    """What both forms have in common."""
+
     clients_per_round: int = parameter(
-        5,
-        label="Clients per round",
-        symbol="S",
-        help="How many clients of the group on duty take part.",
-        ge=1,
-        le=100_000,
+        5, label="Clients per round", symbol="S", help="How many of the available clients take part.", ge=1, le=100_000
     )
     groups: int = parameter(
         5, label="Groups", symbol="K̄", help="How many groups take turns.", ge=1, le=10_000, suggested=(1, 20)
@@ -38,19 +36,138 @@ class Cyclic(ParticipationParameters):
         le=100_000,
         suggested=(1, 50),
     )
+    grouping: Literal["id", "label", "random"] = parameter(
+        "id",
+        label="Groups by",
+        help="Who is in a group with whom: neighbours by id, by majority label, or by chance.",
+        choices={"id": "id", "label": "label", "random": "chance"},
+    )
+    offset: Literal["random", "none"] = parameter(
+        "random",
+        label="First turn",
+        help="random: the first group may start in the middle of its turn, as in the paper's code.",
+        choices={"random": "random start", "none": "full first turn"},
+    )
 
     def cohort_size(self, num_clients: int) -> int:
         return self.clients_per_round
 
+    def window(self, num_clients: int) -> int:
+        return self.groups * self.availability
+
     def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
         if self.groups > num_clients:
             return "groups", f"got {self.groups}, allowed 1 to {num_clients} (the number of clients): lower it"
-        return too_few(self.clients_per_round, num_clients // self.groups, f"the smallest of {self.groups} groups")
+        return None
 
-    def law(self, round: int, num_clients: int, seed: int) -> Law:
-        offset = int(bits(seed, Purpose.AVAILABILITY, size=1)[0]) % self.availability
-        on_duty = (round - 1 + offset) // self.availability % self.groups
-        # Equal groups; where N is no multiple, the first ones have one client more.
-        size, longer = divmod(num_clients, self.groups)
-        start = on_duty * size + min(on_duty, longer)
-        return Law(np.arange(start, start + size + (on_duty < longer)), self.clients_per_round)
+
+class Cyclic(Turns):
+    title: ClassVar = "Cyclic"
+    summary: ClassVar = "Groups of clients take turns; each round draws S clients of the group on duty."
+    pattern: Literal["cyclic"] = "cyclic"
+    sampler: Literal["iid", "permutation"] = parameter(
+        "iid",
+        label="Drawn",
+        help="iid: afresh each round; permutation: from one shuffled list of all, as the paper's code does.",
+        choices={"iid": "afresh each round", "permutation": "from a shuffled list"},
+    )
+
+    def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
+        smallest = num_clients // self.groups
+        return super().problem_with(num_clients, rounds) or too_few(
+            self.clients_per_round, smallest, f"the smallest of {self.groups} groups"
+        )
+
+    def facts(self, num_clients: int) -> Facts:
+        missed = 1 - self.clients_per_round * self.groups / num_clients
+        return Facts(self.window(num_clients), 1 / self.clients_per_round, 1 - missed**self.availability, 0.0)
+
+    def build(self, num_clients: int, seed: int, labels: Ids | None = None) -> Participation:
+        return CyclicParticipation(self, num_clients, seed, labels)
+
+
+class StochasticCyclic(Turns):
+    title: ClassVar = "Cyclic, by chance"
+    summary: ClassVar = (
+        "Groups take turns, but loosely: clients are likely to be there on duty, and may be there off duty."
+    )
+    pattern: Literal["stochastic_cyclic"] = "stochastic_cyclic"
+    on_duty: float = parameter(
+        0.8, label="Available on duty", symbol="a_on", help="Chance in each round on duty.", gt=0, le=1
+    )
+    off_duty: float = parameter(
+        0.1, label="Available off duty", symbol="a_off", help="Chance in each other round.", ge=0, le=1
+    )
+
+    def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
+        if self.off_duty > self.on_duty:
+            return "off_duty", f"got {self.off_duty:g}, allowed 0 to {self.on_duty:g} (available on duty)"
+        return super().problem_with(num_clients, rounds) or too_few(
+            self.clients_per_round, num_clients, "the number of clients"
+        )
+
+    def facts(self, num_clients: int) -> Facts:
+        size = num_clients // self.groups
+        return Facts(
+            self.window(num_clients),
+            None,
+            None,
+            (1 - self.on_duty) ** size * (1 - self.off_duty) ** (num_clients - size),
+        )
+
+    def build(self, num_clients: int, seed: int, labels: Ids | None = None) -> Participation:
+        return StochasticCyclicParticipation(self, num_clients, seed, labels)
+
+
+class CyclicParticipation(Participation):
+    def __init__(self, parameters: Any, num_clients: int, seed: int, labels: Ids | None) -> None:
+        super().__init__(parameters, num_clients, seed)
+        order = np.arange(num_clients)
+        if parameters.grouping == "label" and labels is not None:
+            order = np.argsort(labels, kind="stable")
+        elif parameters.grouping == "random":
+            order = shuffles(seed, Purpose.AVAILABILITY, lengths=num_clients, client=1)
+        self.groups = [np.sort(group) for group in np.array_split(order, parameters.groups)]
+        first = int(bits(seed, Purpose.AVAILABILITY, size=1)[0]) % parameters.availability
+        self.offset = first if parameters.offset == "random" else 0
+        self.listed: list[Ids] = []  # cohorts of the permutation sampler, from round 1 on
+        self.rest: list[int] = []  # what is left of its current list
+        self.lists = 0
+
+    def on_duty(self, round: int) -> Ids:
+        """The sorted ids of the group whose turn it is."""
+        return self.groups[(round - 1 + self.offset) // self.parameters.availability % self.parameters.groups]
+
+    def law(self, round: int) -> Law:
+        """For the permutation sampler this is the law over all lists; given the list so far, some are likelier than others."""
+        return Law.fixed(self.on_duty(round), self.parameters.clients_per_round)
+
+    def cohort(self, round: int) -> Ids:
+        if self.parameters.sampler == "iid":
+            return super().cohort(round)
+        while len(self.listed) < round:
+            self.listed.append(self._from_the_list(set(self.on_duty(len(self.listed) + 1).tolist())))
+        return self.listed[round - 1]
+
+    def _from_the_list(self, available: set[int]) -> Ids:
+        """The next available ids of the list; unavailable ones before them are dropped, and a new list begins when it is used up."""
+        chosen: set[int] = set()
+        while len(chosen) < self.parameters.clients_per_round:
+            if not self.rest:
+                self.lists += 1
+                self.rest = shuffles(self.seed, Purpose.COHORT, lengths=self.num_clients, round=self.lists).tolist()
+            client = self.rest.pop(0)
+            if client in available:
+                chosen.add(client)
+        return np.array(sorted(chosen), dtype=np.int64)
+
+
+class StochasticCyclicParticipation(CyclicParticipation):
+    def law(self, round: int) -> Law:
+        chance = np.full(self.num_clients, self.parameters.off_duty)
+        chance[self.on_duty(round)] = self.parameters.on_duty
+        draws = uniforms(self.seed, Purpose.AVAILABILITY, round=round, client=np.arange(self.num_clients), size=1)[:, 0]
+        return Law.fixed(np.flatnonzero(draws < chance), self.parameters.clients_per_round)
+
+    def cohort(self, round: int) -> Ids:
+        return Participation.cohort(self, round)

@@ -1,11 +1,14 @@
-"""Everybody, or a fresh uniform draw each round."""
+"""Everybody, a fresh uniform draw each round, or everybody once in a window."""
+
+from __future__ import annotations
 
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from fedviz.keyed_random import Purpose, shuffles
 from fedviz.parameters import parameter
-from fedviz.participation.base import Law, ParticipationParameters
+from fedviz.participation.base import Facts, Ids, Law, Participation, ParticipationParameters, too_few
 
 
 class Full(ParticipationParameters):
@@ -16,17 +19,11 @@ class Full(ParticipationParameters):
     def cohort_size(self, num_clients: int) -> int:
         return num_clients
 
-    def law(self, round: int, num_clients: int, seed: int) -> Law:
-        return Law(np.arange(num_clients), num_clients)
+    def facts(self, num_clients: int) -> Facts:
+        return Facts(1, 1 / num_clients, 1.0, 0.0)
 
-
-def too_few(drawn: int, available: int, of: str) -> tuple[str, str] | None:
-    if drawn <= available:
-        return None
-    return (
-        "clients_per_round",
-        f"got {drawn}, allowed 1 to {available} ({of}): lower it, or raise the number of clients",
-    )
+    def build(self, num_clients: int, seed: int, labels: Ids | None = None) -> Participation:
+        return UniformParticipation(num_clients, num_clients, seed)
 
 
 class Uniform(ParticipationParameters):
@@ -43,5 +40,71 @@ class Uniform(ParticipationParameters):
     def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
         return too_few(self.clients_per_round, num_clients, "the number of clients")
 
-    def law(self, round: int, num_clients: int, seed: int) -> Law:
-        return Law(np.arange(num_clients), self.clients_per_round)
+    def facts(self, num_clients: int) -> Facts:
+        return Facts(1, 1 / self.clients_per_round, self.clients_per_round / num_clients, 0.0)
+
+    def build(self, num_clients: int, seed: int, labels: Ids | None = None) -> Participation:
+        return UniformParticipation(self.clients_per_round, num_clients, seed)
+
+
+class UniformParticipation(Participation):
+    """`parameters` is S itself."""
+
+    def law(self, round: int) -> Law:
+        return Law.fixed(np.arange(self.num_clients), self.parameters)
+
+
+class Regularized(ParticipationParameters):
+    title: ClassVar = "Everybody once"
+    summary: ClassVar = (
+        "Clients are shuffled and take part in turn, S at a time, until all have; then they are shuffled again."
+    )
+    pattern: Literal["regularized"] = "regularized"
+    clients_per_round: int = parameter(
+        5,
+        label="Clients per round",
+        symbol="S",
+        help="How many clients take part in a round; a divisor of N.",
+        ge=1,
+        le=100_000,
+    )
+
+    def cohort_size(self, num_clients: int) -> int:
+        return self.clients_per_round
+
+    def window(self, num_clients: int) -> int:
+        return num_clients // self.clients_per_round
+
+    def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
+        wrong = too_few(self.clients_per_round, num_clients, "the number of clients")
+        if wrong is None and num_clients % self.clients_per_round:
+            fitting = [s for s in range(1, num_clients + 1) if num_clients % s == 0]
+            below = max(s for s in fitting if s < self.clients_per_round)
+            above = min(s for s in fitting if s > self.clients_per_round)
+            wrong = (
+                "clients_per_round",
+                f"got {self.clients_per_round}, which does not divide {num_clients}: use {below} or {above}",
+            )
+        return wrong
+
+    def facts(self, num_clients: int) -> Facts:
+        return Facts(self.window(num_clients), 1 / self.clients_per_round, 1.0, 0.0)
+
+    def build(self, num_clients: int, seed: int, labels: Ids | None = None) -> Participation:
+        return RegularizedParticipation(self, num_clients, seed)
+
+
+class RegularizedParticipation(Participation):
+    """Given the window so far, a round's cohort is a uniform draw from the clients whose turn is still to come."""
+
+    def _from_here_on(self, round: int) -> Ids:
+        """The clients of this and the later rounds of the window, in the order of their turns."""
+        size, window = self.parameters.clients_per_round, self.parameters.window(self.num_clients)
+        order = shuffles(self.seed, Purpose.AVAILABILITY, lengths=self.num_clients, round=(round - 1) // window)
+        return order[(round - 1) % window * size :]
+
+    def law(self, round: int) -> Law:
+        return Law.fixed(np.sort(self._from_here_on(round)), self.parameters.clients_per_round)
+
+    def cohort(self, round: int) -> Ids:
+        return np.sort(self._from_here_on(round)[: self.parameters.clients_per_round])

@@ -92,7 +92,7 @@ class Problem:
         raise NotImplementedError
 
     def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
-        """[S, d] full-data gradients of f_i at w [d]."""
+        """[S, d] full-data gradients of f_i at w: one model [d] for all, or one for each client [S, d]."""
         raise NotImplementedError
 
     def full_evaluations(self, clients: NDArray[np.int64]) -> int:

@@ -5,6 +5,7 @@ The tensor work is in `classifier.py`, imported when a run starts; this file ope
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -12,8 +13,9 @@ import numpy as np
 
 from fedviz.parameters import parameter
 from fedviz.problems import datasets
+from fedviz.problems.architectures import TITLES, shapes
 from fedviz.problems.base import Problem, ProblemParameters, Progress
-from fedviz.problems.partitions import AnyPartition, Indices, Similarity, partition
+from fedviz.problems.partitions import AnyPartition, Indices, Similarity, partition, thinned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,20 +27,48 @@ class Classification(ProblemParameters):
     title: ClassVar = "Image classification"
     summary: ClassVar = "Clients hold labelled images and train one classifier together."
     kind: Literal["classification"] = "classification"
-    dataset: Literal["fashion_mnist_mini", "fashion_mnist"] = parameter(
+    dataset: Literal["fashion_mnist_mini", "fashion_mnist", "mnist", "emnist", "cifar10", "digits"] = parameter(
         "fashion_mnist_mini",
         label="Data set",
-        help="Small grey pictures of ten kinds of clothes.",
+        help="What the images show.",
         choices={name: info.title for name, info in datasets.DATASETS.items()},
     )
-    model: Literal["softmax"] = parameter(
+    model: Literal["softmax", "mlp", "cnn", "lenet5"] = parameter(
         "softmax",
         label="Model",
-        help="What is trained, from zero: one linear layer, 784 pixels to 10 labels, with bias.",
-        choices={"softmax": "Softmax regression"},
+        help="What is trained. Softmax regression is one linear layer, from zero; it is the fastest.",
+        choices=TITLES,
     )
     partition: AnyPartition = parameter(
         Similarity(), label="Data heterogeneity", help="How the images are dealt to the clients."
+    )
+    quantity_skew: float = parameter(
+        0.0,
+        label="Unequal amounts",
+        help="0: as dealt; above: clients keep less of their data, each another share.",
+        ge=0,
+        le=10,
+        suggested=(0, 3),
+    )
+    feature_skew: Literal["none", "noise", "rotation", "contrast"] = parameter(
+        "none",
+        label="Unlike images",
+        help="What distinguishes one client's training images from another's.",
+        choices={"none": "none", "noise": "noise", "rotation": "rotation", "contrast": "contrast"},
+    )
+    feature_strength: float = parameter(
+        0.5,
+        label="How unlike",
+        help="From none at client 0 to this at the last: noise in units of pixel spread, half turns, loss of contrast.",
+        ge=0,
+        le=1,
+    )
+    weights: Literal["uniform", "size"] = parameter(
+        "uniform",
+        label="Clients count",
+        symbol="p_i",
+        help="In the objective: all alike, or by how many images they hold.",
+        choices={"uniform": "all alike", "size": "by size"},
     )
 
     @property
@@ -46,41 +76,50 @@ class Classification(ProblemParameters):
         return datasets.DATASETS[self.dataset]
 
     def problem_with(self, num_clients: int) -> tuple[str, str] | None:
-        if num_clients <= self.info.train:
-            return None
-        return "num_clients", f"got {num_clients}, allowed 1 to {self.info.train} (the number of training images)"
+        if self.model == "lenet5" and self.info.image[1] < 16:
+            return (
+                "model",
+                f"got lenet5, which needs images of 16 x 16 at least; {self.dataset} has 8 x 8: use softmax, mlp or cnn",
+            )
+        if num_clients > self.info.train:
+            return "num_clients", f"got {num_clients}, allowed 1 to {self.info.train} (the number of training images)"
+        return None
 
     def dimension(self) -> int:
-        height, width = self.info.shape
-        return (height * width + 1) * len(self.info.labels)
+        return sum(math.prod(shape) for shape in shapes(self.model, self.info.image, len(self.info.labels)))
 
     def data_bytes(self) -> int:
-        height, width = self.info.shape
-        return (self.info.train + self.info.test) * height * width * (1 + self.itemsize())  # as read, and normalised
+        # As read, and normalised.
+        return (self.info.train + self.info.test) * math.prod(self.info.image) * (1 + self.itemsize())
 
     def itemsize(self) -> int:
         return 4
 
     def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64]:
-        return label_counts(self.dataset, self.partition, num_clients, seed).argmax(1)
+        return label_counts(self, num_clients, seed).argmax(1)
 
     def build(self, config: SimulationConfig, device: str, progress: Progress) -> Problem:
         from fedviz.problems.classifier import Classifier
 
         data = datasets.load(self.dataset, progress)
         progress("Dealing the data to the clients")
-        parts = client_indices(self.dataset, self.partition, config.num_clients, config.seed)
-        return Classifier(data, self.info, parts, config.batch_size, config.seed, device)
+        parts = client_indices(self, config.num_clients, config.seed)
+        return Classifier(self, data, parts, config.batch_size, config.seed, device)
 
 
 @lru_cache(maxsize=16)
-def client_indices(dataset: str, parameters: AnyPartition, num_clients: int, seed: int) -> Indices:
+def _dealt(dataset: str, how: AnyPartition, quantity_skew: float, num_clients: int, seed: int) -> Indices:
+    parts = partition(how, datasets.train_labels(dataset), num_clients, seed)
+    return thinned(parts, quantity_skew, seed) if quantity_skew else parts
+
+
+def client_indices(problem: Classification, num_clients: int, seed: int) -> Indices:
     """N index arrays into the training data. Raises ProblemError."""
-    return partition(parameters, datasets.train_labels(dataset), num_clients, seed)
+    return _dealt(problem.dataset, problem.partition, problem.quantity_skew, num_clients, seed)
 
 
-def label_counts(dataset: str, parameters: AnyPartition, num_clients: int, seed: int) -> NDArray[np.int64]:
+def label_counts(problem: Classification, num_clients: int, seed: int) -> NDArray[np.int64]:
     """[N, C] how many samples of each label each client holds. Raises ProblemError."""
-    labels = datasets.train_labels(dataset)
-    parts = client_indices(dataset, parameters, num_clients, seed)
-    return np.stack([np.bincount(labels[part], minlength=len(datasets.DATASETS[dataset].labels)) for part in parts])
+    labels = datasets.train_labels(problem.dataset)
+    parts = client_indices(problem, num_clients, seed)
+    return np.stack([np.bincount(labels[part], minlength=len(problem.info.labels)) for part in parts])

@@ -1,26 +1,32 @@
 """Classification at work: data resident on the device once, every cohort one batch of tensor operations.
 
 Client i's samples are rows `first_i ... first_i + count_i - 1` of the training data, sorted by client; f_i is their mean
-cross-entropy. The clients' weights are uniform, p_i = 1/N.
+cross-entropy. The clients' weights are p_i = 1/N, or their share of the samples.
 """
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - its usual name
 
+from fedviz.keyed_random import Purpose, normals
 from fedviz.problems.base import Evaluation, Problem
+from fedviz.problems.classification import Classification
 from fedviz.problems.datasets import Dataset, Info
 from fedviz.problems.minibatches import schedule
-from fedviz.problems.models import Softmax
+from fedviz.problems.models import MODELS
 from fedviz.problems.partitions import Indices
 
 CHUNK_BYTES = 64_000_000  # the most that one gathered batch of full client data may take
+EVALUATED_AT_ONCE = 10_000  # samples
 
 
 @dataclass(frozen=True)
@@ -33,22 +39,30 @@ class Draws:
 
 
 class Classifier(Problem):
-    def __init__(self, data: Dataset, info: Info, parts: Indices, batch_size: int, seed: int, device: str) -> None:
+    def __init__(
+        self, parameters: Classification, data: Dataset, parts: Indices, batch_size: int, seed: int, device: str
+    ) -> None:
         self.num_clients, self.batch_size, self.seed = len(parts), batch_size, seed
+        info = parameters.info
         self.train_x, self.train_y, self.test_x, self.test_y = _resident(data, info, device)
+        if parameters.feature_skew != "none":
+            self.train_x = skewed(
+                self.train_x, parts, info.image, parameters.feature_skew, parameters.feature_strength, seed
+            )
         self.counts = np.array([len(part) for part in parts])
         self.first = np.cumsum(self.counts) - self.counts
-        self.order = torch.as_tensor(np.concatenate(parts), device=device)  # row by client -> row of the data
-        self.model = Softmax(self.train_x.shape[1], len(info.labels))
-        self.client_weights = self.train_x.new_full((self.num_clients,), 1 / self.num_clients)
-        # The weight of each sample in f = sum_i p_i f_i: p_i / n_i.
-        of_sample = np.empty(len(data.train_labels), dtype=np.float32)
-        for part in parts:
-            of_sample[part] = 1 / (self.num_clients * len(part))
-        self.objective_weights = torch.as_tensor(of_sample, device=device)
+        order = np.concatenate(parts)
+        self.order = torch.as_tensor(order, device=device)  # row by client -> row of the data
+        self.model = MODELS[parameters.model](parameters.model, info.image, len(info.labels))
+        p = np.full(len(parts), 1 / len(parts)) if parameters.weights == "uniform" else self.counts / self.counts.sum()
+        self.client_weights = self.train_x.new_tensor(p)
+        # The weight of each sample in f = sum_i p_i f_i: p_i / n_i; samples that nobody holds weigh nothing.
+        of_sample = np.zeros(len(data.train_labels))
+        of_sample[order] = np.repeat(p / self.counts, self.counts)
+        self.objective_weights = self.train_x.new_tensor(of_sample)
 
     def start(self) -> Tensor:
-        return self.model.start(self.train_x)
+        return self.model.start(self.train_x, self.seed)
 
     def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Draws:
         positions, weights = schedule(
@@ -70,11 +84,10 @@ class Classifier(Problem):
         counts = self.counts[clients]
         longest = int(counts.max())
         at_once = max(1, CHUNK_BYTES // (longest * self.train_x.shape[1] * self.train_x.element_size()))
-        return torch.cat(
-            [self._full_gradients(w, chunk) for chunk in np.split(clients, range(at_once, len(clients), at_once))]
-        )
+        models, starts = w.expand(len(clients), -1), range(0, len(clients), at_once)
+        return torch.cat([self._full_gradients(models[i : i + at_once], clients[i : i + at_once]) for i in starts])
 
-    def _full_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
+    def _full_gradients(self, models: Tensor, clients: NDArray[np.int64]) -> Tensor:
         counts = self.counts[clients][:, None]
         place = np.arange(counts.max())
         real = place < counts
@@ -83,27 +96,55 @@ class Classifier(Problem):
         ]
         weights = torch.as_tensor(np.where(real, 1 / counts, 0).astype(np.float32)).to(self.train_x.device)
         x = self.train_x.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
-        return self.model.gradients(
-            w.expand(len(clients), -1), x, self.train_y[rows], weights, w.new_empty(len(clients), len(w))
-        )
+        return self.model.gradients(models, x, self.train_y[rows], weights, models.new_empty(models.shape))
 
     def full_evaluations(self, clients: NDArray[np.int64]) -> int:
         return int(self.counts[clients].sum())
 
     def evaluate(self, w: Tensor) -> Evaluation:
-        train = self.model.logits(w, self.train_x)
-        loss = torch.nn.functional.cross_entropy(train, self.train_y, reduction="none") @ self.objective_weights
-        residual = train.softmax(-1)
-        residual.scatter_add_(-1, self.train_y[:, None], residual.new_full((), -1.0).expand(len(residual), 1))
-        residual *= self.objective_weights[:, None]
-        gradient_sq = (residual.T @ self.train_x).square().sum() + residual.sum(0).square().sum()
-        test = self.model.logits(w, self.test_x)
+        loss, gradient = 0.0, torch.zeros_like(w)
+        for x, y, weights in _chunks(self.train_x, self.train_y, self.objective_weights):
+            logits = self.model.logits(w, x)
+            loss += float(F.cross_entropy(logits, y, reduction="none") @ weights)
+            gradient += self.model.gradients(w[None], x[None], y[None], weights[None], w.new_empty(1, len(w)))[0]
+        right, test_loss = 0, 0.0
+        for x, y in _chunks(self.test_x, self.test_y):
+            logits = self.model.logits(w, x)
+            test_loss += float(F.cross_entropy(logits, y, reduction="sum"))
+            right += int((logits.argmax(1) == y).sum())
         return Evaluation(
-            train_loss=float(loss),
-            test_loss=float(torch.nn.functional.cross_entropy(test, self.test_y)),
-            test_accuracy=float((test.argmax(1) == self.test_y).float().mean()),
-            gradient_norm_sq=float(gradient_sq),
+            train_loss=loss,
+            test_loss=test_loss / len(self.test_y),
+            test_accuracy=right / len(self.test_y),
+            gradient_norm_sq=float(gradient.square().sum()),
         )
+
+
+def _chunks(*rows: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of all tensors, a chunk of samples at a time."""
+    for start in range(0, len(rows[0]), EVALUATED_AT_ONCE):
+        yield tuple(tensor[start : start + EVALUATED_AT_ONCE] for tensor in rows)
+
+
+def skewed(x: Tensor, parts: Indices, image: tuple[int, int, int], kind: str, strength: float, seed: int) -> Tensor:
+    """A copy of the training images x [n, D] as each client sees its own, from unchanged at client 0 to `strength` at the last."""
+    x = x.clone()
+    share = np.linspace(0, strength, len(parts)) if len(parts) > 1 else np.array([strength])
+    for part, s in zip(parts, share, strict=True):
+        rows = torch.as_tensor(part, device=x.device)
+        if kind == "noise":
+            noise = normals(seed, Purpose.PARTITION, client=part, epoch=5, size=x.shape[1])
+            x[rows] += x.new_tensor(s * noise)
+        elif kind == "contrast":
+            x[rows] *= 1 - s
+        else:
+            turn = math.pi * s
+            cosine, sine = math.cos(turn), math.sin(turn)
+            where = x.new_tensor([[cosine, -sine, 0.0], [sine, cosine, 0.0]]).expand(len(part), 2, 3)
+            images = x[rows].unflatten(1, image)
+            grid = F.affine_grid(where, list(images.shape), align_corners=False)
+            x[rows] = F.grid_sample(images, grid, padding_mode="border", align_corners=False).flatten(1)
+    return x
 
 
 _RESIDENT: dict[tuple[int, str], tuple[Tensor, Tensor, Tensor, Tensor]] = {}
@@ -117,7 +158,8 @@ def _resident(data: Dataset, info: Info, device: str) -> tuple[Tensor, Tensor, T
         if key not in _RESIDENT:
             made = []
             for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
-                pixels = torch.as_tensor(images.reshape(len(images), -1)).to(device, torch.float32)
-                made += [pixels.div_(255).sub_(info.mean).div_(info.deviation), torch.as_tensor(labels).to(device)]
-            _RESIDENT[key] = tuple(made)  # type: ignore[assignment]
+                pixels = torch.as_tensor(images).to(device, torch.float32).div_(255).unflatten(1, (info.image[0], -1))
+                mean, deviation = (pixels.new_tensor(values)[:, None] for values in (info.mean, info.deviation))
+                made += [pixels.sub_(mean).div_(deviation).flatten(1), torch.as_tensor(labels).to(device)]
+            _RESIDENT[key] = tuple(made)
         return _RESIDENT[key]

@@ -1,49 +1,110 @@
-"""Models as gradients over a batch of clients.
+"""Models as gradients over a batch of clients: parameters are flat vectors, a cohort's models one [S, d] tensor.
 
-Softmax regression: logits = W x + b, loss = cross-entropy. The parameter vector is W [C, D] row by row, then b [C], so that one
-client's W is contiguous and a cohort is one batched matrix product.
+Softmax regression has its gradient written out, as two batched matrix products. The networks' gradients are autograd's, mapped over
+the clients. No model has state beside its parameters, and none normalises over a batch.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - its usual name
+
+from fedviz.keyed_random import Purpose, uniforms
+from fedviz.problems.architectures import Shape, shapes
 
 
-class Softmax:
-    """Softmax regression from `inputs` D to `labels` C; d = C (D + 1). Starts at zero."""
+class Model:
+    """A classifier of images (channels, height, width) into `labels`; `dimension` is d."""
 
-    def __init__(self, inputs: int, labels: int) -> None:
-        self.inputs, self.labels = inputs, labels
-        self.dimension = labels * (inputs + 1)
+    def __init__(self, name: str, image: tuple[int, int, int], labels: int) -> None:
+        self.image, self.labels = image, labels
+        self.shapes: list[Shape] = shapes(name, image, labels)
+        self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.dimension = sum(self.sizes)
 
-    def start(self, like: Tensor) -> Tensor:
-        """w_0 [d] of the dtype and device of `like`."""
-        return like.new_zeros(self.dimension)
+    def parts(self, u: Tensor) -> list[Tensor]:
+        """Views of the parameters in u [..., d]."""
+        return [piece.unflatten(-1, shape) for piece, shape in zip(u.split(self.sizes, -1), self.shapes, strict=True)]
 
-    def _parts(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Views W [..., C, D] and b [..., C] of u [..., d]."""
-        split = self.labels * self.inputs
-        return u[..., :split].unflatten(-1, (self.labels, self.inputs)), u[..., split:]
+    def start(self, like: Tensor, seed: int) -> Tensor:
+        """w_0 [d] of the dtype and device of `like`: uniform in +-1/sqrt(inputs of the layer), torch's own default."""
+        pieces = []
+        for layer in range(0, len(self.shapes), 2):
+            bound = 1 / math.sqrt(math.prod(self.shapes[layer][1:]))
+            size = self.sizes[layer] + self.sizes[layer + 1]
+            pieces.append(bound * (2 * uniforms(seed, Purpose.INITIAL, client=layer, size=size) - 1))
+        return like.new_tensor(np.concatenate(pieces))
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """[n, C] for one model w [d] on x [n, D]."""
-        weight, bias = self._parts(w)
+        """[n, C] of one model w [d] on flat images x [n, D]."""
+        raise NotImplementedError
+
+    def gradients(self, u: Tensor, x: Tensor, y: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
+        """Into out [S, d]: gradients of sum_b sample_weights_sb loss_sb for S models u [S, d] on x [S, B, D], y [S, B]."""
+        out.copy_(torch.func.vmap(torch.func.grad(self._weighted_loss))(u, x, y, sample_weights))
+        return out
+
+    def _weighted_loss(self, w: Tensor, x: Tensor, y: Tensor, sample_weights: Tensor) -> Tensor:
+        return F.cross_entropy(self.logits(w, x), y, reduction="none") @ sample_weights
+
+
+class Softmax(Model):
+    """logits = W x + b, from zero. One client's W is contiguous: a cohort is one batched matrix product."""
+
+    def start(self, like: Tensor, seed: int) -> Tensor:
+        return like.new_zeros(self.dimension)
+
+    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+        weight, bias = self.parts(w)
         return torch.addmm(bias, x, weight.T)
 
     def gradients(self, u: Tensor, x: Tensor, y: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
-        """Into out [S, d]: gradients of sum_b sample_weights_sb loss_sb for S models u [S, d] on x [S, B, D], y [S, B].
-
-        Label-major products, [S, C, B]: both matrix products then run along rows as they lie in memory.
-        """
-        weight, bias = self._parts(u)
+        # Label-major products, [S, C, B]: both matrix products then run along rows as they lie in memory.
+        weight, bias = self.parts(u)
         residual = torch.baddbmm(bias.unsqueeze(-1), weight, x.transpose(1, 2)).softmax(1)
         residual.scatter_add_(1, y.unsqueeze(1), residual.new_full((), -1.0).expand(len(y), 1, y.shape[1]))
         residual *= sample_weights.unsqueeze(1)
-        weight_gradient, bias_gradient = self._parts(out)
+        weight_gradient, bias_gradient = self.parts(out)
         torch.bmm(residual, x, out=weight_gradient)
         torch.sum(residual, 2, out=bias_gradient)
         return out
 
 
-MODELS = {"softmax": Softmax}
+class TwoLayer(Model):
+    """Linear - ReLU - linear."""
+
+    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+        w1, b1, w2, b2 = self.parts(w)
+        return F.linear(F.linear(x, w1, b1).relu(), w2, b2)
+
+
+class Convolution(Model):
+    """Convolution 5x5 of stride 2 - ReLU - linear: the "2-layer CNN" of the Amplified SCAFFOLD paper."""
+
+    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+        kernel, bias, w2, b2 = self.parts(w)
+        hidden = F.conv2d(x.unflatten(-1, self.image), kernel, bias, stride=2, padding=2).relu()
+        return F.linear(hidden.flatten(1), w2, b2)
+
+
+class LeNet5(Model):
+    """Two convolutions with pooling, three linear layers (LeCun et al. 1998), with ReLU and max-pooling as used today."""
+
+    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+        k1, c1, k2, c2, w1, b1, w2, b2, w3, b3 = self.parts(w)
+        hidden = F.max_pool2d(F.conv2d(x.unflatten(-1, self.image), k1, c1, padding=2).relu(), 2)
+        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2).relu(), 2)
+        return F.linear(F.linear(F.linear(hidden.flatten(1), w1, b1).relu(), w2, b2).relu(), w3, b3)
+
+
+MODELS: dict[str, Callable[[str, tuple[int, int, int], int], Model]] = {
+    "softmax": Softmax,
+    "mlp": TwoLayer,
+    "cnn": Convolution,
+    "lenet5": LeNet5,
+}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedviz.keyed_random import Purpose, shuffles, uniforms
+from fedviz.keyed_random import Purpose, normals, shuffles, uniforms
 from fedviz.parameters import Parameters, parameter
 from fedviz.problems.base import ProblemError
 
@@ -117,5 +117,135 @@ class Similarity(PartitionParameters):
         return [np.sort(np.concatenate(pair)) for pair in zip(dealt, blocks, strict=True)]
 
 
-AnyPartition = Annotated[Iid | Similarity, Field(discriminator="name")]
-PARTITIONS: dict[str, type[PartitionParameters]] = {"similarity": Similarity, "iid": Iid}
+class Dirichlet(PartitionParameters):
+    title: ClassVar = "Dirichlet"
+    summary: ClassVar = (
+        "Label shares are drawn at random; a small alpha makes clients very different, a large one makes them alike."
+    )
+    name: Literal["dirichlet"] = "dirichlet"
+    alpha: float = parameter(
+        0.3,
+        label="Concentration",
+        symbol="α",
+        help="Small: few labels a client; large: all clients look alike (iid).",
+        gt=0,
+        le=1e6,
+        log=True,
+        suggested=(0.01, 100),
+    )
+    definition: Literal["per_client", "per_class"] = parameter(
+        "per_client",
+        label="Drawn",
+        help="per client: its label mix, equal sizes; per class: how its samples are split, unequal sizes.",
+        choices={"per_client": "a mix for each client", "per_class": "a split of each class"},
+    )
+
+    def deal(self, labels: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
+        pools = [np.flatnonzero(labels == y) for y in range(int(labels.max()) + 1)]
+        pools = [pool[shuffles(seed, Purpose.PARTITION, lengths=len(pool), client=y)] for y, pool in enumerate(pools)]
+        deal = self._per_client if self.definition == "per_client" else self._per_class
+        return deal(pools, num_clients, seed)
+
+    def _per_client(self, pools: Indices, num_clients: int, seed: int) -> Indices:
+        """Client i's mix over labels ~ Dir(alpha). Its samples are drawn without replacement; used-up labels drop out of the mix."""
+        mixes = log_gammas(self.alpha, seed, rows=num_clients, columns=len(pools))
+        left = np.array([len(pool) for pool in pools])
+        sizes = [len(part) for part in np.array_split(np.arange(left.sum()), num_clients)]
+        parts = []
+        for client, size in enumerate(sizes):
+            taken = np.zeros_like(left)
+            draws = uniforms(seed, Purpose.PARTITION, client=client, epoch=2, size=size)
+            while taken.sum() < size:  # every further turn has used up a label
+                there = taken < left
+                mix = np.where(there, mixes[client], -np.inf)
+                shares = np.cumsum(np.exp(mix - mix.max()))
+                wanted = np.bincount(
+                    np.searchsorted(shares / shares[-1], draws[taken.sum() :], side="right"), minlength=len(left)
+                )
+                taken = np.minimum(taken + wanted, left)
+            starts = [len(pool) - n for pool, n in zip(pools, left, strict=True)]
+            parts.append(np.sort(np.concatenate([p[s : s + t] for p, s, t in zip(pools, starts, taken, strict=True)])))
+            left -= taken
+        return parts
+
+    def _per_class(self, pools: Indices, num_clients: int, seed: int) -> Indices:
+        """Class y's samples are split over the clients ~ Dir(alpha), up to 20 times until nobody is empty.
+
+        Where that does not help, the largest client gives each empty one a sample: a floor of one.
+        """
+        parts: list[list[NDArray[np.int64]]] = []
+        for attempt in range(20):
+            parts = [[] for _ in range(num_clients)]
+            for label, pool in enumerate(pools):
+                logs = log_gammas(
+                    self.alpha, seed, rows=1, columns=num_clients, place=1 + label + len(pools) * attempt
+                )[0]
+                shares = np.cumsum(np.exp(logs - logs.max()))
+                bounds = np.floor(shares / shares[-1] * len(pool) + 0.5).astype(int)
+                for part, piece in zip(parts, np.split(pool, bounds[:-1]), strict=True):
+                    part.append(piece)
+            if all(sum(map(len, part)) for part in parts):
+                break
+        whole = [np.concatenate(part) for part in parts]
+        for client in range(num_clients):
+            if not len(whole[client]):
+                largest = max(range(num_clients), key=lambda c: len(whole[c]))
+                whole[client], whole[largest] = whole[largest][:1], whole[largest][1:]
+        return [np.sort(part) for part in whole]
+
+
+class Shards(PartitionParameters):
+    title: ClassVar = "Label shards"
+    summary: ClassVar = "The data is sorted by label and cut into shards; each client gets a few at random."
+    name: Literal["shards"] = "shards"
+    shards_per_client: int = parameter(
+        2,
+        label="Shards a client",
+        symbol="a",
+        help="How many pieces of the sorted data a client gets: about as many labels.",
+        ge=1,
+        le=1000,
+        suggested=(1, 10),
+    )
+
+    def deal(self, labels: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
+        if num_clients * self.shards_per_client > len(labels):
+            raise ProblemError(
+                f"{num_clients:,} clients with {self.shards_per_client} shards need {num_clients * self.shards_per_client:,} samples, "
+                f"there are {len(labels):,}: use fewer clients or shards."
+            )
+        pieces = np.array_split(np.argsort(labels, kind="stable"), num_clients * self.shards_per_client)
+        order = shuffled(len(pieces), seed).reshape(num_clients, self.shards_per_client)
+        return [np.sort(np.concatenate([pieces[n] for n in row])) for row in order]
+
+
+def log_gammas(alpha: float, seed: int, *, rows: int, columns: int, place: int = 0) -> NDArray[np.float64]:
+    """[rows, columns] logarithms of Gamma(alpha) variates: normalised, a row is Dirichlet(alpha), however small alpha is.
+
+    Gamma(alpha) = Gamma(alpha + 1) U^(1/alpha), in logarithms because for small alpha the variates themselves underflow.
+    """
+    from scipy.special import gammaincinv
+
+    u = uniforms(seed, Purpose.PARTITION, round=place, client=np.arange(rows), epoch=1, size=2 * columns)
+    return np.log(gammaincinv(alpha + 1, u[:, :columns])) + np.log(u[:, columns:]) / alpha
+
+
+def thinned(parts: Indices, spread: float, seed: int) -> Indices:
+    """Quantity skew: client i keeps a share of its samples, in proportion to e^(spread z_i), z_i normal; the largest keeps all.
+
+    At least one sample stays; what is dropped is not used by the run.
+    """
+    z = normals(seed, Purpose.PARTITION, epoch=3, size=len(parts))
+    shares = np.exp(spread * (z - z.max()))
+    kept = [max(1, round(share * len(part))) for share, part in zip(shares, parts, strict=True)]
+    orders = [shuffles(seed, Purpose.PARTITION, lengths=len(part), client=n, epoch=4) for n, part in enumerate(parts)]
+    return [np.sort(part[order[:n]]) for part, order, n in zip(parts, orders, kept, strict=True)]
+
+
+AnyPartition = Annotated[Iid | Similarity | Dirichlet | Shards, Field(discriminator="name")]
+PARTITIONS: dict[str, type[PartitionParameters]] = {
+    "similarity": Similarity,
+    "dirichlet": Dirichlet,
+    "shards": Shards,
+    "iid": Iid,
+}

@@ -11,6 +11,7 @@ Everything is counted as main memory; on a GPU most of it lies in the GPU's, so 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -77,9 +78,10 @@ def _pass_bytes(config: SimulationConfig, clients: int) -> int:
     problem = config.problem
     per_client = _PASS_COPIES * problem.dimension() * problem.itemsize()
     if isinstance(problem, Classification):
-        height, width = problem.info.shape
         # The samples of one step, and which ones in all steps (three int64 arrays on the way).
-        per_client += config.batch_size * (height * width * problem.itemsize() + 3 * 8 * config.local_steps)
+        per_client += config.batch_size * (
+            math.prod(problem.info.image) * problem.itemsize() + 3 * 8 * config.local_steps
+        )
     else:
         per_client += 2 * config.local_steps * problem.dimension() * problem.itemsize()  # the noise of all steps
     return clients * per_client

@@ -1,34 +1,36 @@
 """Where the server's error comes from: E|v - grad f(w)|^2 split into its parts, measured without disturbing the run.
 
 Given the state before the round and the clients that are available (n of them, M drawn uniformly), with z_i = N p_i (Delta_i - memory_i),
-kappa the method's gain, m = E Delta, H and V the dispersion of E z_i and the mean minibatch variance of z_i over the available clients:
+kappa the method's gain, m = sum_i p_i E Delta_i, v_fb the same with full-batch local steps, H and V the dispersion of E z_i and the mean
+minibatch variance of z_i over the available:
 
-    participation = kappa^2 [ (n - M) / (M (n - 1)) H + (1/M - 1/n) V ]      who was drawn
+    participation = kappa^2 [ (n - M) / (M (n - 1)) H + (1/M - 1/n) V ]      who was drawn; where M varies, the mean over M, plus
+                    var(kappa_M) |mean_available E z|^2
     noise         = kappa^2 V / n                                            minibatches, even if all the available took part
     beta          = offset + kappa mean_available E z - m,  bias = |beta|^2  the available are not everybody; a method's own bias
-    drift         = |m - grad f|^2                                           local models move away during the pass
+    drift         = |m - grad f|^2 (mode "cheap") or |v_fb - grad f|^2       local models move away during the pass
     interaction   = |beta + m - grad f|^2 - bias - drift
     total         = participation + noise + |beta + m - grad f|^2
 
-Here m includes the bias that noise itself causes along a pass (mode "cheap": no full-batch passes). Everything is estimated without
-bias from J independent repetitions of the pass of the probed clients, with minibatches of their own: all clients up to `MOST_CLIENTS`,
-else a subset drawn from the available and from the others apart. FedVARP paper; PAPERS.md sections 6 and 9 of the derivation in
-ARCHITECTURE.md.
+Mode "cheap" counts the bias that noise itself causes along a pass, b = m - v_fb, as drift; mode "full" takes full-batch passes as well
+and leaves b in the interaction. Everything is estimated without bias from J independent repetitions of the pass of the probed clients.
+The `check` is an independent estimate of the total: random cohorts of the law, each with minibatches of its own, through the
+algorithm's own `direction`. How the formulas come about: ARCHITECTURE.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedviz.keyed_random import Purpose, subset
-from fedviz.simulation.local_pass import local_pass
+from fedviz.algorithms import Cohort, LocalResult
+from fedviz.keyed_random import Purpose, subset, uniforms
+from fedviz.simulation.estimators import Ids, Sample, Stratum, choose
+from fedviz.simulation.local_pass import bring_back, evaluations
 from fedviz.simulation.records import Decomposition
 
 if TYPE_CHECKING:
@@ -37,11 +39,9 @@ if TYPE_CHECKING:
     from fedviz.participation import Law
     from fedviz.problems import Problem
 
-REPLICAS = 2  # J
-MOST_CLIENTS = 100  # Q
 AT_ONCE = 128  # clients whose passes or gradients are held at a time
-
-Ids = NDArray[np.int64]
+CHECK_COHORTS = 64
+CHECK_REPLICA = 64  # the first of the check's own repetitions; those of the parts are 1 ... 16
 
 
 def wide(x: Tensor) -> Tensor:
@@ -49,126 +49,190 @@ def wide(x: Tensor) -> Tensor:
     return x.cpu().double() if x.device.type == "mps" else x.double()
 
 
-@dataclass(frozen=True)
-class Stratum:
-    """A group of `size` clients, of which `ids` (all, or a uniform subset) were probed; at rows `rows` of the probe."""
-
-    size: int
-    ids: Ids
-    rows: slice
+def in_chunks(ids: Ids) -> list[Ids]:
+    """`ids` in order, at most AT_ONCE at a time."""
+    return np.split(ids, range(AT_ONCE, len(ids), AT_ONCE))
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Repetitions x [J, Q, ...] of vectors of the probed clients, with unbiased estimates of functions of their means E x_i."""
+class Probe:
+    """A moment of a run to be measured: the state before the step of `round`. Measuring changes nothing."""
 
-    x: Tensor
+    config: SimulationConfig
+    problem: Problem
+    algorithm: Algorithm
+    state: State
+    w: Tensor
+    law: Law
+    round: int
+    clusters: Ids | None  # [N] behind sigma_K^2
 
-    @cached_property
-    def mean(self) -> Tensor:
-        """[Q, ...] mean over the repetitions."""
-        return self.x.mean(0)
+    def measure(self) -> tuple[Decomposition, int]:
+        """(the decomposition, sample gradients that it took)."""
+        settings, everybody = self.config.probe, np.arange(self.problem.num_clients)
+        gradients = self.full_gradients()
+        strata = choose(self.law.available, len(everybody), settings.clients, self.config.seed, self.round)
+        ids = np.concatenate([part.ids for part in strata])
+        updates = wide(torch.stack([self.passes(ids, replica=j) for j in range(1, settings.replicas + 1)]))
+        spent = self.problem.full_evaluations(everybody)
+        spent += settings.replicas * evaluations(self.config, self.problem, ids)
+        full = None
+        if settings.mode == "full":
+            full = Sample(wide(self.passes(ids, full_batch=True))[None])
+            spent += evaluations(self.config, self.problem, ids, full_batch=True)
+        check = check_error = None
+        every = settings.check_every * (self.config.probe_every or 0)
+        if every and self.round % every == 0 and len(self.law.sizes):
+            check, check_error, more = self.check(gradients.mean)
+            spent += more
+        return self.decompose(Sample(updates), full, strata, gradients, check, check_error), spent
 
-    @cached_property
-    def variances(self) -> Tensor:
-        """[Q] unbiased trace of the covariance of x_i."""
-        return (self.x - self.mean).square().flatten(2).sum((0, 2)) / (len(self.x) - 1)
+    def passes(self, ids: Ids, *, replica: int = 0, full_batch: bool = False) -> Tensor:
+        """[Q, d] Delta_i of a repetition of the round's passes of clients `ids`."""
+        what = (self.config, self.problem, self.algorithm, self.state, self.w)
+        parts = [
+            bring_back(*what, chunk, self.round, replica=replica, full_batch=full_batch) for chunk in in_chunks(ids)
+        ]
+        return torch.cat([part.updates for part in parts])
 
-    def dispersion(self, part: Stratum) -> float:
-        """(1/n) sum |E x_i - mean E x|^2 over the n clients of `part`."""
-        return (part.size - 1) / part.size * self._spread(part) if part.size > 1 else 0.0
+    def full_gradients(self) -> FullGradients:
+        """grad f with the spread of the clients' gradients around it, around their clusters' means, and around the memories."""
+        p, d = wide(self.problem.client_weights), len(self.w)
+        mean = p.new_zeros(d)
+        labels = None if self.clusters is None else p.new_tensor(self.clusters).long()
+        sums = None if labels is None else p.new_zeros(int(labels.max()) + 1, d)
+        norms = p.new_zeros(self.problem.num_clients)
+        state_error: float | None = 0.0
+        for chunk in in_chunks(np.arange(self.problem.num_clients)):
+            weighted, g = p[chunk], wide(self.problem.client_gradients(self.w, chunk))
+            mean += weighted @ g
+            norms[chunk] = g.square().sum(1)
+            if sums is not None and labels is not None:
+                sums.index_add_(0, labels[chunk], weighted[:, None] * g)
+            stand_in = self.algorithm.stand_in(self.state, torch.as_tensor(chunk, device=self.w.device))
+            if stand_in is None:
+                state_error = None
+            elif state_error is not None:
+                state_error += float(weighted @ (wide(stand_in) - g).square().sum(1))
+        within = largest = clusters = None
+        if sums is not None and labels is not None:
+            totals = p.new_zeros(len(sums)).index_add_(0, labels, p)
+            inside = p.new_zeros(len(sums)).index_add_(0, labels, p * norms) - sums.square().sum(1) / totals
+            within, largest, clusters = float(inside.sum()), float((inside / totals).max()), len(sums)
+        dissimilarity = float(p @ norms) - float(mean @ mean)
+        return FullGradients(mean, dissimilarity, within, largest, clusters, state_error)
 
-    def _spread(self, part: Stratum) -> float:
-        """The same with n - 1 for n: what the variance of a uniform subset's mean is made of."""
-        mean, probed = self.mean[part.rows], len(part.ids)
-        seen = (mean - mean.mean(0)).square().sum() / (probed - 1)
-        return float(seen - self.variances[part.rows].mean() / len(self.x))
+    def check(self, gradient: Tensor) -> tuple[float, float, int]:
+        """(mean of |v - grad f|^2 over random cohorts with fresh minibatches, its standard error, sample gradients taken)."""
+        seed, law = self.config.seed, self.law
+        lottery = uniforms(seed, Purpose.CHECK, round=self.round, client=np.arange(CHECK_COHORTS), size=1)[:, 0]
+        sizes = law.sizes[np.searchsorted(np.cumsum(law.chances), lottery).clip(max=len(law.sizes) - 1)]
+        errors, spent = [], 0
+        for number, size in enumerate(sizes.tolist()):
+            replica = CHECK_REPLICA + number
+            ids = subset(seed, Purpose.CHECK, law.available, size, round=self.round, replica=replica)
+            clients = torch.as_tensor(ids, device=self.w.device)
+            gain = float(law.gains[law.sizes == size][0])
+            weights = self.problem.client_weights[clients] * (self.problem.num_clients * gain / size)
+            result = LocalResult(self.passes(ids, replica=replica))
+            v = self.algorithm.direction(self.state, Cohort(self.round, clients, weights), result)
+            errors.append(float((wide(v) - gradient).square().sum()))
+            spent += evaluations(self.config, self.problem, ids)
+        return float(np.mean(errors)), float(np.std(errors, ddof=1) / CHECK_COHORTS**0.5), spent
 
-    def combination(self, constant: Tensor, strata: list[tuple[Stratum, Tensor]]) -> Tensor:
-        """constant + sum over all clients of a_i E x_i, [...]; each stratum with the coefficients a [Q_h] of its probed clients."""
-        total = constant.clone()
-        for part, a in strata:
-            total += part.size / len(part.ids) * torch.tensordot(a, self.mean[part.rows], 1)
+    def decompose(
+        self,
+        delta: Sample,
+        full: Sample | None,
+        strata: list[Stratum],
+        gradients: FullGradients,
+        check: float | None = None,
+        check_error: float | None = None,
+    ) -> Decomposition:
+        """The parts, from repetitions of Delta_i (float64) of the clients of `strata`, the available first."""
+        algorithm, law, n = self.algorithm, self.law, len(self.law.available)
+        p, zero = wide(self.problem.client_weights), gradients.mean.new_zeros(gradients.mean.shape)
+        ids = np.concatenate([part.ids for part in strata])
+        scale = self.problem.num_clients * p  # [N] N p_i
+        everyone = [(part, p[part.ids]) for part in strata]
+        from_all = delta if full is None else full  # what v_fb, or m in mode "cheap", is made of
+        moved = delta.squared_norm(-gradients.mean, everyone)  # |m - grad f|^2
+        drift = moved if full is None else full.squared_norm(-gradients.mean, everyone)
+        noise_drift = None if full is None else Sample(delta.x - full.x).squared_norm(zero, everyone)
+
+        participation = sampling = noise = bias = 0.0
+        missed = moved  # |beta + m - grad f|^2
+        if n:  # otherwise nobody can take part: the server stands still, and there is no direction to take apart
+            M, chance = law.sizes, law.chances
+            gains = law.gains * [algorithm.gain(int(size)) for size in M]
+            gain = float(chance @ gains)
+            gain_variance = float(chance @ (gains - gain) ** 2)
+            squared = chance * gains**2
+            memory = algorithm.memory(self.state, torch.as_tensor(ids, device=self.w.device))
+            z = Sample((delta.x if memory is None else delta.x - wide(memory)) * scale[ids, None])
+            present = strata[0]
+            variance = float(z.variances[present.rows].mean())
+            sampling = float(squared @ ((n - M) / (M * max(1, n - 1)))) * z.dispersion(present)
+            if gain_variance > 0:  # how many come changes how far the server goes
+                sampling += gain_variance * z.squared_norm(zero, [(present, torch.full_like(p[present.ids], 1 / n))])
+            participation = sampling + float(squared @ (1 / M - 1 / n)) * variance
+            noise = float(squared.sum()) * variance / n
+
+            remembered = algorithm.offset(self.state)
+            offset = zero if remembered is None else wide(remembered)
+            missed = z.squared_norm(offset - gradients.mean, [(present, torch.full_like(p[present.ids], gain / n))])
+            # beta as constant + sum_i a_i Delta_i: where all are available, the a_i vanish and so does the noise of its estimate.
+            in_use = torch.zeros_like(p)
+            in_use[law.available] = gain / n
+            a = scale * in_use - p
+            constant = offset - self._mean_memory(scale * in_use)
+            bias = delta.squared_norm(constant, [(part, a[part.ids]) for part in strata])
+
+        direction_sq = from_all.squared_norm(zero, everyone)
+        gradient_sq = float(gradients.mean @ gradients.mean)
+        shrinkage = cosine = perpendicular = None
+        if gradient_sq > 0:
+            axis = gradients.mean / gradient_sq**0.5
+            along = Sample((from_all.x @ axis).unsqueeze(-1))
+            length = float(along.combination(zero.new_zeros(1), everyone))
+            shrinkage = length / gradient_sq**0.5
+            perpendicular = direction_sq - along.squared_norm(zero.new_zeros(1), everyone)
+            if direction_sq > 0:
+                cosine = float(np.clip(length / direction_sq**0.5, -1, 1))
+        return Decomposition(
+            participation=participation,
+            participation_sampling=sampling,
+            noise=noise,
+            bias=bias,
+            drift=drift,
+            interaction=missed - bias - drift,
+            total=participation + noise + missed,
+            mode="cheap" if full is None else "full",
+            noise_drift=noise_drift,
+            gradient_norm_sq=gradient_sq,
+            direction_norm_sq=direction_sq,
+            shrinkage=shrinkage,
+            cosine=cosine,
+            perpendicular=perpendicular,
+            dissimilarity=gradients.dissimilarity,
+            within_cluster_dissimilarity=gradients.within,
+            largest_cluster_dissimilarity=gradients.largest,
+            clusters=gradients.clusters,
+            state_error=gradients.state_error,
+            probed_clients=len(ids),
+            check=check,
+            check_error=check_error,
+        )
+
+    def _mean_memory(self, coefficients: Tensor) -> Tensor:
+        """[d] sum of coefficients_i memory_i over the available clients, a chunk at a time."""
+        total = coefficients.new_zeros(len(self.w))
+        for chunk in in_chunks(self.law.available):
+            memory = self.algorithm.memory(self.state, torch.as_tensor(chunk, device=self.w.device))
+            if memory is None:
+                break
+            total += coefficients[chunk] @ wide(memory)
         return total
-
-    def squared_norm(self, constant: Tensor, strata: list[tuple[Stratum, Tensor]]) -> float:
-        """|constant + sum_i a_i E x_i|^2, the noise of repetitions and of probing a subset taken off."""
-        value = self.combination(constant, strata).square().sum()
-        for part, a in strata:
-            scale = part.size / len(part.ids)
-            value -= (scale * a).square() @ self.variances[part.rows] / len(self.x)
-            if len(part.ids) < part.size:
-                shape = (-1, *[1] * (self.x.dim() - 2))
-                weighted = Sample(self.x[:, part.rows] * a.view(shape))
-                every = Stratum(part.size, part.ids, slice(None))
-                value -= part.size**2 * (1 / len(part.ids) - 1 / part.size) * weighted._spread(every)
-        return float(value)
-
-
-def probe(
-    config: SimulationConfig,
-    problem: Problem,
-    algorithm: Algorithm,
-    state: State,
-    w: Tensor,
-    law: Law,
-    round: int,
-    clusters: Ids | None,
-) -> tuple[Decomposition, int]:
-    """(the decomposition at w before the step of `round`, sample gradients it took). Changes nothing."""
-    gradients = full_gradients(problem, w, clusters)
-    strata = choose(law.available, problem.num_clients, config.seed, round)
-    ids = np.concatenate([part.ids for part in strata])
-    updates = wide(replicas(config, problem, algorithm, state, w, ids, round))
-    evaluations = problem.full_evaluations(np.arange(problem.num_clients)) + REPLICAS * problem.pass_evaluations(
-        ids, config.local_steps
-    )
-    return decompose(updates, strata, algorithm, state, problem, law, gradients), evaluations
-
-
-def choose(available: Ids, num_clients: int, seed: int, round: int) -> list[Stratum]:
-    """The clients to probe: first of the available, then of the others; an empty group has no stratum."""
-    others = np.setdiff1d(np.arange(num_clients), available)
-    groups = [group for group in (available, others) if len(group)]
-    if num_clients <= MOST_CLIENTS:
-        chosen = groups
-    else:
-        # Half for each of two groups, or all of a group that is smaller than that; two at least, for a spread.
-        half = MOST_CLIENTS // len(groups)
-        quota = [
-            min(len(group), max(half, MOST_CLIENTS - sum(len(g) for g in groups if g is not group))) for group in groups
-        ]
-        chosen = [
-            subset(seed, Purpose.PROBE_CLIENTS, group, q, round=round) for group, q in zip(groups, quota, strict=True)
-        ]
-    ends = np.cumsum([len(ids) for ids in chosen])
-    return [
-        Stratum(len(group), ids, slice(int(end) - len(ids), int(end)))
-        for group, ids, end in zip(groups, chosen, ends, strict=True)
-    ]
-
-
-def replicas(
-    config: SimulationConfig, problem: Problem, algorithm: Algorithm, state: State, w: Tensor, ids: Ids, round: int
-) -> Tensor:
-    """[J, Q, d] Delta_i of fresh repetitions of the pass of clients `ids` [Q]."""
-
-    def one(chunk: Ids, replica: int) -> Tensor:
-        clients = torch.as_tensor(chunk, device=w.device)
-        return local_pass(
-            problem,
-            w,
-            chunk,
-            round=round,
-            steps=config.local_steps,
-            client_lr=config.client_lr,
-            correction=algorithm.correction(state, clients),
-            mu=algorithm.mu,
-            replica=replica,
-        ).updates
-
-    chunks = np.split(ids, range(AT_ONCE, len(ids), AT_ONCE))
-    return torch.stack([torch.cat([one(chunk, replica) for chunk in chunks]) for replica in range(1, REPLICAS + 1)])
 
 
 @dataclass(frozen=True)
@@ -177,116 +241,7 @@ class FullGradients:
 
     mean: Tensor  # [d] grad f, float64
     dissimilarity: float  # sigma_g^2
-    within: float | None  # sigma_K^2
+    within: float | None  # sigma_K^2, the mean over clients
+    largest: float | None  # the same of the cluster where it is largest
     clusters: int | None
-
-
-def full_gradients(problem: Problem, w: Tensor, clusters: Ids | None) -> FullGradients:
-    """grad f with the spread of the clients' gradients around it and around the means of their `clusters` [N]."""
-    everyone, p = np.arange(problem.num_clients), wide(problem.client_weights)
-    d = len(w)
-    mean = p.new_zeros(d)
-    labels = None if clusters is None else p.new_tensor(clusters).long()
-    sums = None if labels is None else p.new_zeros(int(labels.max()) + 1, d)
-    chunks = np.split(everyone, range(AT_ONCE, len(everyone), AT_ONCE))
-    norms = 0.0
-    for chunk in chunks:
-        weighted, g = p[chunk], wide(problem.client_gradients(w, chunk))
-        mean += weighted @ g
-        norms += float(weighted @ g.square().sum(1))
-        if sums is not None and labels is not None:
-            sums.index_add_(0, labels[chunk], weighted[:, None] * g)
-    within = None
-    if sums is not None and labels is not None:
-        totals = p.new_zeros(len(sums)).index_add_(0, labels, p)
-        within = norms - float((sums.square().sum(1) / totals).sum())
-    return FullGradients(mean, norms - float(mean @ mean), within, None if sums is None else len(sums))
-
-
-def decompose(
-    updates: Tensor,
-    strata: list[Stratum],
-    algorithm: Algorithm,
-    state: State,
-    problem: Problem,
-    law: Law,
-    gradients: FullGradients,
-) -> Decomposition:
-    """The parts from repetitions `updates` [J, Q, d] (float64) of the clients of `strata`, the available first."""
-    n, M = len(law.available), law.drawn
-    p, zero = wide(problem.client_weights), gradients.mean.new_zeros(gradients.mean.shape)
-    ids = np.concatenate([part.ids for part in strata])
-    scale = problem.num_clients * p  # [N] N p_i
-    delta = Sample(updates)
-    everyone = [(part, p[part.ids]) for part in strata]
-    drift = delta.squared_norm(-gradients.mean, everyone)
-    direction_sq = delta.squared_norm(zero, everyone)
-
-    participation = sampling = noise = bias = interaction = 0.0
-    total = drift
-    if n:  # otherwise nobody can take part: the server stands still, and there is no direction to take apart
-        gain = algorithm.gain(M)
-        memory = algorithm.memory(state, torch.as_tensor(ids, device=problem.client_weights.device))
-        z = Sample((updates if memory is None else updates - wide(memory)) * scale[ids, None])
-        present = strata[0]
-        spread, variance = z.dispersion(present), float(z.variances[present.rows].mean())
-        factor = (n - M) / (M * (n - 1)) if n > 1 else 0.0
-        sampling = gain**2 * factor * spread
-        participation = sampling + gain**2 * (1 / M - 1 / n) * variance
-        noise = gain**2 * variance / n
-
-        remembered = algorithm.offset(state)
-        offset = zero if remembered is None else wide(remembered)
-        mean_of_present = [(present, torch.full_like(p[present.ids], gain / n))]
-        missed = z.squared_norm(offset - gradients.mean, mean_of_present)  # |beta + m - grad f|^2
-        # beta as constant + sum_i a_i Delta_i: where all are available, the a_i vanish and so does the noise of its estimate.
-        in_use = torch.zeros_like(p)
-        in_use[law.available] = gain / n
-        a = scale * in_use - p
-        constant = offset - _mean_memory(algorithm, state, law.available, scale * in_use, zero)
-        bias = delta.squared_norm(constant, [(part, a[part.ids]) for part in strata])
-        interaction = missed - bias - drift
-        total = participation + noise + missed
-
-    gradient_sq = float(gradients.mean @ gradients.mean)
-    shrinkage = cosine = perpendicular = None
-    if gradient_sq > 0:
-        axis = gradients.mean / gradient_sq**0.5
-        along = Sample((updates @ axis).unsqueeze(-1))
-        length = along.combination(zero.new_zeros(1), everyone)
-        shrinkage = float(length) / gradient_sq**0.5
-        perpendicular = direction_sq - along.squared_norm(zero.new_zeros(1), everyone)
-        if direction_sq > 0:
-            cosine = float(np.clip(float(length) / direction_sq**0.5, -1, 1))
-    return Decomposition(
-        participation=participation,
-        participation_sampling=sampling,
-        noise=noise,
-        bias=bias,
-        drift=drift,
-        interaction=interaction,
-        total=total,
-        mode="cheap",
-        gradient_norm_sq=gradient_sq,
-        direction_norm_sq=direction_sq,
-        shrinkage=shrinkage,
-        cosine=cosine,
-        perpendicular=perpendicular,
-        dissimilarity=gradients.dissimilarity,
-        within_cluster_dissimilarity=gradients.within,
-        clusters=gradients.clusters,
-        probed_clients=len(ids),
-    )
-
-
-def _mean_memory(algorithm: Algorithm, state: State, clients: Ids, coefficients: Tensor, zero: Tensor) -> Tensor:
-    """[d] sum of coefficients_i memory_i over `clients`, a chunk at a time."""
-    total = zero.clone()
-    for chunk in np.split(clients, range(AT_ONCE, len(clients), AT_ONCE)):
-        memory = algorithm.memory(
-            state, torch.as_tensor(chunk, device=next(iter(state.values())).device if state else None)
-        )
-        if memory is None:
-            return total
-        total += coefficients[chunk] @ wide(memory)
-    return total
+    state_error: float | None  # mean over clients of |memory - grad f_i|^2

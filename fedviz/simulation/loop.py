@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedviz.algorithms import Algorithm, Cohort, Setting
-from fedviz.participation import Participation
-from fedviz.simulation.clusters import clusters_of
-from fedviz.simulation.decomposition import probe
+from fedviz.algorithms import Algorithm, Cohort, LocalResult, Setting
+from fedviz.simulation import windows
+from fedviz.simulation.clients import clusters_of, participation_of
+from fedviz.simulation.decomposition import Probe
 from fedviz.simulation.device import choose
 from fedviz.simulation.errors import Diverged
-from fedviz.simulation.local_pass import local_pass
-from fedviz.simulation.records import Checkpoint, Costs, Decomposition, RoundRecord
+from fedviz.simulation.local_pass import bring_back, evaluations
+from fedviz.simulation.records import Checkpoint, Costs, Decomposition, RoundRecord, WindowDecomposition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,13 +57,14 @@ class _Run:
         began = time.perf_counter()
         self.config = config
         self.problem: Problem = config.problem.build(config, choose(config), progress)
-        self.participation = Participation(config.participation, config.num_clients, config.seed)
+        self.participation = participation_of(config)
         self.clusters = clusters_of(config)
         self.w: Tensor = self.problem.start()
         self.algorithm: Algorithm = config.algorithm.build(self._setting())
         self.state: State = {}
         self.last_visit = np.zeros(config.num_clients, dtype=np.int64)
         self.costs, self.round = Costs(), 0
+        self.window: windows.Sums = {}
         self.measured_clusters = self.clusters
         if self.clusters is None:
             majority = config.problem.majority_labels(config.num_clients, config.seed)
@@ -76,7 +77,8 @@ class _Run:
             num_clients=config.num_clients,
             client_lr=config.client_lr,
             server_lr=config.server_lr,
-            steps=config.local_steps,
+            steps=config.steps,
+            window=config.participation.window(config.num_clients),
             client_weights=self.problem.client_weights,
             clusters=None if self.clusters is None else torch.as_tensor(self.clusters, device=self.w.device),
             start_gradients=lambda: self.problem.client_gradients(self.problem.start(), everyone),
@@ -89,55 +91,53 @@ class _Run:
         self.w = checkpoint.w.to(self.w.device).clone()
         self.state = {name: tensor.to(self.w.device).clone() for name, tensor in checkpoint.state.items()}
         self.last_visit, self.costs, self.round = checkpoint.last_visit.copy(), checkpoint.costs, checkpoint.round
+        self.window = dict(checkpoint.window)
 
     def advance(self, round: int) -> RoundRecord:
         """One round: measure if due, draw the cohort, train, step."""
         began = time.perf_counter()
         config = self.config
-        decomposition = None
+        decomposition, law = None, self.participation.law(round)
+        probe = Probe(config, self.problem, self.algorithm, self.state, self.w, law, round, self.measured_clusters)
         if config.probe_every and round % config.probe_every == 0:
-            decomposition, evaluations = probe(
-                config,
-                self.problem,
-                self.algorithm,
-                self.state,
-                self.w,
-                self.participation.law(round),
-                round,
-                self.measured_clusters,
-            )
-            self.costs = replace(self.costs, probe_evaluations=self.costs.probe_evaluations + evaluations)
+            decomposition, spent = probe.measure()
+            self._charge_probe(spent)
         ids = self.participation.cohort(round)
-        weights: list[float] = []
+        clients = torch.as_tensor(ids, device=self.w.device)
+        scale = config.num_clients * self.participation.gain(len(ids)) / max(1, len(ids))  # N times q_i
+        cohort = Cohort(round, clients, self.problem.client_weights[clients] * scale)
+        result = None
         if len(ids):
-            clients = torch.as_tensor(ids, device=self.w.device)
-            cohort = Cohort(round, clients, self.problem.client_weights[clients] * (config.num_clients / len(ids)))
-            weights = cohort.weights.tolist()
-            result = local_pass(
-                self.problem,
-                self.w,
-                ids,
-                round=round,
-                steps=config.local_steps,
-                client_lr=config.client_lr,
-                correction=self.algorithm.correction(self.state, clients),
-                mu=self.algorithm.mu,
-                needs=self.algorithm.needs,
-            )
-            self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)
+            result = bring_back(config, self.problem, self.algorithm, self.state, self.w, ids, round)
             self.last_visit[ids] = round
             self._charge(ids)
-        return self.record(round, ids, weights, decomposition, time.perf_counter() - began)
+        window = self._measure_window(probe, cohort, result)
+        self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)
+        return self.record(round, ids, cohort.weights.tolist(), decomposition, time.perf_counter() - began, window)
+
+    def _measure_window(self, probe: Probe, cohort: Cohort, result: LocalResult | None) -> WindowDecomposition | None:
+        """The parts of the window that ends with this round, if it is one that is measured."""
+        length = getattr(self.algorithm, "window", None)
+        if length is None or not windows.is_measured(self.config, length, probe.round):
+            return None
+        self.window, spent = windows.add_round(probe, cohort, result, self.window)
+        self._charge_probe(spent)
+        if probe.round % length:
+            return None
+        found, self.window = windows.end(self.window, length), {}
+        return found
+
+    def _charge_probe(self, spent: int) -> None:
+        self.costs = replace(self.costs, probe_evaluations=self.costs.probe_evaluations + spent)
 
     def _charge(self, ids: NDArray[np.int64]) -> None:
-        spent, vectors = self.problem.pass_evaluations(ids, self.config.local_steps), len(ids) * len(self.w)
-        if "anchors" in self.algorithm.needs:
-            spent += self.problem.full_evaluations(ids)
+        algorithm, vectors = self.config.algorithm, len(ids) * len(self.w)
         self.costs = replace(
             self.costs,
-            gradient_evaluations=self.costs.gradient_evaluations + spent,
-            floats_up=self.costs.floats_up + self.config.algorithm.vectors_up * vectors,
-            floats_down=self.costs.floats_down + self.config.algorithm.vectors_down * vectors,
+            gradient_evaluations=self.costs.gradient_evaluations
+            + evaluations(self.config, self.problem, ids, needs=self.algorithm.needs),
+            floats_up=self.costs.floats_up + algorithm.vectors_up * vectors,
+            floats_down=self.costs.floats_down + algorithm.vectors_down * vectors,
         )
 
     def record(
@@ -147,6 +147,7 @@ class _Run:
         weights: list[float],
         decomposition: Decomposition | None,
         seconds: float,
+        window: WindowDecomposition | None = None,
     ) -> RoundRecord:
         began, config = time.perf_counter(), self.config
         if not torch.isfinite(self.w).all():
@@ -154,18 +155,28 @@ class _Run:
         due = config.eval_every and (round % config.eval_every == 0 or round == config.rounds)
         evaluation = self.problem.evaluate(self.w) if due else None
         measured = {**(asdict(evaluation) if evaluation else {}), **(asdict(decomposition) if decomposition else {})}
+        measured |= asdict(window) if window else {}
         if not all(math.isfinite(value) for value in measured.values() if isinstance(value, float)):
             raise Diverged(round, self._hint())
         self.round = round
         self.costs = replace(self.costs, seconds=self.costs.seconds + seconds + time.perf_counter() - began)
-        w, costs = self.w, self.costs
+        w, costs, window_sums = self.w, self.costs, self.window
 
         def checkpoint() -> Checkpoint:
             copies = {name: tensor.clone() for name, tensor in self.state.items()}
-            return Checkpoint(config, round, w.clone(), copies, self.last_visit.copy(), costs)
+            return Checkpoint(config, round, w.clone(), copies, self.last_visit.copy(), costs, dict(window_sums))
 
         return RoundRecord(
-            round, ids.tolist(), weights, evaluation, decomposition, costs, self._diagnostics(round), w, checkpoint
+            round=round,
+            cohort=ids.tolist(),
+            weights=weights,
+            evaluation=evaluation,
+            decomposition=decomposition,
+            costs=costs,
+            diagnostics=self._diagnostics(round),
+            window=window,
+            w=w,
+            checkpoint=checkpoint,
         )
 
     def _diagnostics(self, round: int) -> dict[str, float]:
@@ -183,7 +194,7 @@ class _Run:
         return {"cold": float(1 - warm.mean()), **({"staleness": float(ages.mean())} if len(ages) else {})}
 
     def _hint(self) -> str:
-        reach = self.config.client_lr * self.config.local_steps
+        reach = self.config.client_lr * self.config.steps
         return (
             f"The steps are too long: client rate times local steps is {reach:.3g}, server rate {self.config.server_lr:.3g}. "
             "Lower the client rate, the local steps or the server rate."

@@ -34,17 +34,33 @@ class Decomposition:
     interaction: float  # cross terms; may be negative
     total: float
     mode: str  # "cheap" | "full"
+    noise_drift: float | None  # |b|^2, the bias that noise itself causes along a pass; mode "full" only
     gradient_norm_sq: float  # |grad f|^2
     direction_norm_sq: float  # |E v_bar|^2: the mean full-participation direction
     shrinkage: float | None  # kappa = <E v_bar, grad f> / |grad f|^2
     cosine: float | None  # between E v_bar and grad f
     perpendicular: float | None  # drift across the gradient, |e_perp|^2
     dissimilarity: float  # sigma_g^2 = mean |grad f_i - grad f|^2
-    within_cluster_dissimilarity: float | None  # sigma_K^2
+    within_cluster_dissimilarity: float | None  # sigma_K^2, the mean over clients
+    largest_cluster_dissimilarity: float | None  # the same of the cluster where it is largest
     clusters: int | None  # K behind it: the algorithm's own clusters, else the groups of equal majority label
+    state_error: float | None  # mean over clients of |memory_i - grad f_i|^2; None for methods without memory
     probed_clients: int
     check: float | None = None  # an independent estimate of total, with its standard error
     check_error: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDecomposition:
+    """|V - grad f(w_start)|^2 of a whole window of an amplified method, on the path taken; see fedviz/simulation/windows.py."""
+
+    participation: float
+    noise: float | None  # mode "full" only; part of the drift in mode "cheap"
+    drift: float
+    movement: float  # the gradient changes while the model moves within the window
+    interaction: float  # cross terms; may be negative
+    total: float
+    rounds: int  # P
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,7 @@ class Checkpoint:
     state: dict[str, Tensor]
     last_visit: np.ndarray  # [N] last round in which a client took part, 0 = never
     costs: Costs
+    window: dict[str, Tensor]  # sums of the window being measured, if any
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,7 @@ class RoundRecord:
     decomposition: Decomposition | None
     costs: Costs
     diagnostics: dict[str, float] = field(default_factory=dict)
+    window: WindowDecomposition | None = None  # at the end of a measured window
     w: Tensor | None = None
     checkpoint: Callable[[], Checkpoint] | None = None
 
@@ -94,4 +112,5 @@ class RoundRecord:
             "decomposition": asdict(self.decomposition) if self.decomposition else None,
             "costs": asdict(self.costs),
             "diagnostics": self.diagnostics,
+            "window": asdict(self.window) if self.window else None,
         }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import streamlit as st
-from pydantic import TypeAdapter
 
 from fedviz import figures
 from fedviz.config import SimulationConfig
-from fedviz.participation import AnyParticipation, Cyclic, Participation
 from fedviz.problems import Classification, ProblemError
 from fedviz.problems.classification import label_counts
+from fedviz.simulation.clients import participation_of
 from fedviz.ui.live_plotly import live_plotly
 
 ROUNDS = 60  # how many of the first rounds are shown
@@ -33,9 +32,11 @@ def labels(config: SimulationConfig | None) -> None:
 def participation(config: SimulationConfig | None) -> None:
     """Who takes part in the first rounds: the very cohorts that Run will use."""
     config = _latest_valid(config)
-    figure = _participation(
-        config.participation.model_dump_json(), config.num_clients, config.seed, min(config.rounds, ROUNDS)
-    )
+    try:
+        figure = _participation(config.model_dump_json())
+    except ProblemError as error:
+        st.caption(f":material/info: {error}")
+        return
     live_plotly(figure, key="preview-participation", height=HEIGHT)
 
 
@@ -44,7 +45,7 @@ def small_clients(config: SimulationConfig) -> str:
     if not isinstance(config.problem, Classification):
         return ""
     try:
-        sizes = label_counts(config.problem.dataset, config.problem.partition, config.num_clients, config.seed).sum(1)
+        sizes = label_counts(config.problem, config.num_clients, config.seed).sum(1)
     except ProblemError:
         return ""
     small = int((sizes < config.batch_size).sum())
@@ -65,17 +66,18 @@ def _latest_valid(config: SimulationConfig | None) -> SimulationConfig:
 @st.cache_data(max_entries=32, show_spinner=False)
 def _labels(problem_json: str, num_clients: int, seed: int) -> figures.Figure:
     problem = Classification.model_validate_json(problem_json)
-    counts = label_counts(problem.dataset, problem.partition, num_clients, seed)
+    counts = label_counts(problem, num_clients, seed)
     return figures.label_counts(counts, problem.info.labels)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _participation(pattern_json: str, num_clients: int, seed: int, rounds: int) -> figures.Figure:
-    pattern = TypeAdapter(AnyParticipation).validate_json(pattern_json)
-    taking_part = Participation(pattern, num_clients, seed)
-    mask, on_duty = np.zeros((2, rounds, num_clients), dtype=bool)
+def _participation(config_json: str) -> figures.Figure:
+    config = SimulationConfig.read(config_json)
+    taking_part, rounds = participation_of(config), min(config.rounds, ROUNDS)
+    mask, on_duty = np.zeros((2, rounds, config.num_clients), dtype=bool)
+    turns = False
     for row in range(rounds):
         mask[row, taking_part.cohort(row + 1)] = True
-        on_duty[row, taking_part.law(row + 1).available] = True
-    restricted = isinstance(pattern, Cyclic)
-    return figures.participation_preview(mask, on_duty if restricted else None)
+        if (group := taking_part.on_duty(row + 1)) is not None:
+            on_duty[row, group], turns = True, True
+    return figures.participation_preview(mask, on_duty if turns else None)

@@ -10,16 +10,14 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.figures import RunView
 from fedviz.figures.views import Role
-from fedviz.participation import AnyParticipation, Cyclic
 from fedviz.problems import ProblemError
 from fedviz.runs.columns import Columns, Records
 from fedviz.runs.run import Run
-from fedviz.simulation.clusters import clusters_of
+from fedviz.simulation.clients import clusters_of, participation_of
 
 MOST_CELLS = 2_000_000  # rounds x clients for which the ground of who is on duty is drawn
 RECORDED = Path(__file__).parents[2] / "assets" / "recorded_default.json.gz"
@@ -80,7 +78,7 @@ def recorded_default() -> Shown | None:
 
 
 def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
-    turns = config.participation
+    text = config.model_dump_json()
     return RunView(
         name=config.algorithm.title,
         algorithm=config.algorithm.name,
@@ -88,9 +86,9 @@ def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
         num_clients=config.num_clients,
         rounds=config.rounds,
         records=records,
-        clusters=_clusters(config.model_dump_json()),
-        window=turns.groups * turns.availability if isinstance(turns, Cyclic) else 1,
-        available=_on_duty(turns.model_dump_json(), config.num_clients, config.seed, config.rounds),
+        clusters=_clusters(text),
+        window=config.participation.window(config.num_clients),
+        available=_on_duty(text),
     )
 
 
@@ -104,12 +102,19 @@ def _clusters(config_json: str) -> NDArray[np.int64] | None:
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
-def _on_duty(pattern_json: str, num_clients: int, seed: int, rounds: int) -> NDArray[np.bool_] | None:
-    """[rounds, N] which clients can be drawn, for patterns that restrict it."""
-    turns = TypeAdapter(AnyParticipation).validate_json(pattern_json)
-    if not isinstance(turns, Cyclic) or rounds * num_clients > MOST_CELLS:
+def _on_duty(config_json: str) -> NDArray[np.bool_] | None:
+    """[rounds, N] whose turn it is, for patterns with turns."""
+    config = SimulationConfig.read(config_json)
+    if config.rounds * config.num_clients > MOST_CELLS:
         return None
-    window = np.zeros((min(rounds, turns.groups * turns.availability), num_clients), dtype=bool)
-    for row in range(len(window)):
-        window[row, turns.law(row + 1, num_clients, seed).available] = True
-    return np.resize(window, (rounds, num_clients))  # the pattern repeats after a window
+    try:
+        participation = participation_of(config)
+    except ProblemError:
+        return None
+    mask = np.zeros((config.rounds, config.num_clients), dtype=bool)
+    for row in range(config.rounds):
+        group = participation.on_duty(row + 1)
+        if group is None:
+            return None
+        mask[row, group] = True
+    return mask

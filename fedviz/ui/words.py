@@ -8,6 +8,7 @@ from typing import Literal
 
 from fedviz.config import SimulationConfig
 from fedviz.participation import Cyclic
+from fedviz.participation.cyclic import Turns
 from fedviz.problems import Classification
 from fedviz.problems.partitions import Similarity
 
@@ -89,12 +90,7 @@ def escape(text: str) -> str:
 
 def clients(config: SimulationConfig) -> str:
     """As in "5 of 100 clients"."""
-    size = config.participation.cohort_size(config.num_clients)
-    return (
-        f"all {config.num_clients:,} clients"
-        if size >= config.num_clients
-        else f"{size:,} of {config.num_clients:,} clients"
-    )
+    return config.participation.phrase(config.num_clients)
 
 
 def heterogeneity(config: SimulationConfig) -> str:
@@ -111,7 +107,7 @@ def heterogeneity(config: SimulationConfig) -> str:
 
 def title(config: SimulationConfig) -> str:
     """What is running, in one line."""
-    turns = f" · {config.participation.groups} groups in turn" if isinstance(config.participation, Cyclic) else ""
+    turns = f" · {config.participation.groups} groups in turn" if isinstance(config.participation, Turns) else ""
     return f"{config.algorithm.title} · {clients(config)}{turns} · {heterogeneity(config)}"
 
 
@@ -127,21 +123,23 @@ def will_happen(config: SimulationConfig, reference: SimulationConfig | None) ->
 
 def looking_at(config: SimulationConfig, reference: SimulationConfig | None) -> list[str]:
     """Three plain sentences: what is trained how, what the method does, what to watch."""
-    N, S = config.num_clients, config.participation.cohort_size(config.num_clients)
-    steps = "one gradient step" if config.local_steps == 1 else f"{config.local_steps:,} gradient steps"
+    N, S = config.num_clients, config.participation.mean_size(config.num_clients)
+    steps = "one gradient step" if config.steps == 1 else f"{config.steps:,} gradient steps"
     data = " " + _data(config)
     turns = config.participation
     if S >= N:
         turn = (
             f"In every round all {N:,} clients take {steps} on their own data, and the server follows what they bring."
         )
-    elif isinstance(turns, Cyclic):
+    elif isinstance(turns, Turns):
         turn = (
-            f"{turns.groups} groups of clients take turns, {turns.availability} rounds each; {S:,} clients of the group on duty take "
+            f"{turns.groups} groups of clients take turns, {turns.availability} rounds each; {S:,.0f} of the clients that are there take "
             f"{steps} on their own data."
         )
     else:
-        turn = f"In every round {S:,} of {N:,} clients take {steps} on their own data, and the server follows what they bring."
+        turn = (
+            f"In every round {clients(config)} take {steps} on their own data, and the server follows what they bring."
+        )
     return [turn + data, config.algorithm.summary, _watch(config, reference, S / N)]
 
 
@@ -200,8 +198,8 @@ def probe_share(algorithm: float | None, probes: float | None) -> str:
 
 def live_value(path: str, config: SimulationConfig) -> str:
     """What a control's present value comes to: "S/N = 5/100". Empty where there is nothing to add."""
-    c, N, S = config, config.num_clients, config.participation.cohort_size(config.num_clients)
-    step = c.client_lr * c.local_steps
+    c, N, S = config, config.num_clients, config.participation.mean_size(config.num_clients)
+    step = c.client_lr * c.steps
     if path in ("algorithm", "algorithm.clusters"):
         vectors = c.algorithm.state_vectors(N)
         size = vectors * c.problem.dimension() * c.problem.itemsize()
@@ -212,9 +210,9 @@ def live_value(path: str, config: SimulationConfig) -> str:
         )
     if path.endswith(".clients_per_round"):
         if isinstance(c.participation, Cyclic):
-            return f"S of one group: {S}/{N // c.participation.groups}"
-        return f"S/N = {S}/{N}"
-    if path in ("participation.groups", "participation.availability") and isinstance(c.participation, Cyclic):
+            return f"S of one group: {S:g}/{N // c.participation.groups}"
+        return f"S/N = {S:g}/{N}"
+    if path in ("participation.groups", "participation.availability") and isinstance(c.participation, Turns):
         return f"P = g·K̄ = {c.participation.groups * c.participation.availability} rounds until all groups have had their turn"
     if path.endswith("partition.similarity"):
         share = c.problem.partition.similarity  # type: ignore[union-attr]
@@ -223,7 +221,7 @@ def live_value(path: str, config: SimulationConfig) -> str:
         "client_lr": f"η_c·τ = {number(step)}",
         "local_steps": f"η_c·τ = {number(step)}",
         "server_lr": f"η_s·η_c·τ = {number(c.server_lr * step)}",
-        "batch_size": f"τ·B = {c.local_steps * c.batch_size:,} samples a client and round",
+        "batch_size": f"τ·B = {c.steps * c.batch_size:,} samples a client and round",
         "rounds": f"R·S/N: a client takes part about {number(c.rounds * S / N)} times",
         "algorithm.mu": f"η_c·μ·τ = {number(step * getattr(c.algorithm, 'mu', 0.0))}",
         "eval_every": f"Every {c.eval_every} rounds" if c.eval_every else "Never",

@@ -1,4 +1,4 @@
-"""The clusters of a run's clients, known before it starts and without torch."""
+"""What is known of a run's clients before it starts, and without torch: their clusters, and when they take part."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fedviz.config import SimulationConfig
+    from fedviz.participation import Participation
+
+
+def participation_of(config: SimulationConfig) -> Participation:
+    """The run's participation pattern at work. Raises ProblemError where it needs labels that are not at hand."""
+    by_label = getattr(config.participation, "grouping", "id") == "label"
+    labels = config.problem.majority_labels(config.num_clients, config.seed) if by_label else None
+    return config.participation.build(config.num_clients, config.seed, labels)
 
 
 def clusters_of(config: SimulationConfig) -> NDArray[np.int64] | None:
@@ -26,7 +34,7 @@ def clusters_of(config: SimulationConfig) -> NDArray[np.int64] | None:
     if chosen == "random":
         return clustering.at_random(config.num_clients, clusters, config.seed)
     assert isinstance(config.problem, Classification)  # the config saw to it
-    counts = label_counts(config.problem.dataset, config.problem.partition, config.num_clients, config.seed)
+    counts = label_counts(config.problem, config.num_clients, config.seed)
     return (
         clustering.by_label(counts.argmax(1), clusters)
         if chosen == "label"

@@ -1,0 +1,24 @@
+"""Large-batch SGD: each participant sends its full-data gradient once, and there are no local steps.
+
+    v = mean over S of grad f_i(w),   w <- w - eta_s eta_c v
+
+The baseline of the SCAFFOLD paper. With everybody it is gradient descent; it equals FedAvg with one full-batch local step.
+"""
+
+from typing import ClassVar, Literal
+
+from fedviz.algorithms.base import Algorithm, AlgorithmParameters, Setting
+
+
+class SGDParameters(AlgorithmParameters):
+    title: ClassVar = "SGD"
+    summary: ClassVar = (
+        "No local steps: each participant sends one exact gradient. No drift, but little progress in a round."
+    )
+    formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}\nabla f_i(w)"
+    paper: ClassVar = "Baseline of Karimireddy et al., ICML 2020"
+    local: ClassVar = "gradient"
+    name: Literal["sgd"] = "sgd"
+
+    def build(self, setting: Setting) -> Algorithm:
+        return Algorithm(self, setting)

@@ -1,0 +1,34 @@
+"""The shapes of the models' parameters, known without torch: what a run will cost before it starts.
+
+Weights are stored as their layer has them, [outputs, inputs] or [outputs, inputs, 5, 5], each followed by its bias.
+"""
+
+from __future__ import annotations
+
+Shape = tuple[int, ...]
+
+HIDDEN = 200  # width of the two-layer network
+CHANNELS = 64  # of the network of the Amplified SCAFFOLD paper
+
+TITLES: dict[str, str] = {
+    "softmax": "Softmax regression",
+    "mlp": "Two-layer network",
+    "cnn": "Convolution + linear",
+    "lenet5": "LeNet-5",
+}
+
+
+def shapes(model: str, image: tuple[int, int, int], labels: int) -> list[Shape]:
+    """Parameter shapes of `model` on images (channels, height, width)."""
+    channels, height, width = image
+    inputs = channels * height * width
+    if model == "softmax":
+        layers: list[Shape] = [(labels, inputs)]
+    elif model == "mlp":
+        layers = [(HIDDEN, inputs), (labels, HIDDEN)]
+    elif model == "cnn":  # 5x5, stride 2, padding 2
+        layers = [(CHANNELS, channels, 5, 5), (labels, CHANNELS * -(-height // 2) * -(-width // 2))]
+    else:  # lenet5: 5x5 padding 2, pool, 5x5, pool
+        area = ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
+        layers = [(6, channels, 5, 5), (16, 6, 5, 5), (120, 16 * area), (84, 120), (labels, 84)]
+    return [shape for weight in layers for shape in (weight, weight[:1])]

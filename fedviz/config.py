@@ -72,6 +72,11 @@ class ProbeParameters(Parameters):
     )
 
 
+def automatic_intervals(rounds: int) -> dict[str, int]:
+    """About 100 evaluations and 25 decompositions in a run of `rounds`."""
+    return {"eval_every": max(1, rounds // 100), "probe_every": max(1, rounds // 25)}
+
+
 class SimulationConfig(Parameters):
     """All a run depends on. Build it with `SimulationConfig.read`, which explains what is wrong in plain words."""
 
@@ -137,14 +142,14 @@ class SimulationConfig(Parameters):
     eval_every: int | None = parameter(
         None,
         label="Evaluate every",
-        help="Rounds between evaluations; 0 is never, empty is a hundredth of the rounds.",
+        help="Rounds between evaluations; 0 is never. Empty: about 100 evaluations in a run.",
         ge=0,
         le=1_000_000,
     )
     probe_every: int | None = parameter(
         None,
         label="Decompose every",
-        help="Rounds between error decompositions; 0 is never, empty is a twenty-fifth of the rounds.",
+        help="Rounds between measurements of the error; 0 is never. Empty: about 25 in a run.",
         ge=0,
         le=1_000_000,
     )
@@ -174,9 +179,9 @@ class SimulationConfig(Parameters):
         if isinstance(self.algorithm, ClusterFedVARPParameters):
             self._check_clusters(self.algorithm)
         # The automatic intervals become numbers, so that equal runs have equal configs.
-        for field, share in (("eval_every", 100), ("probe_every", 25)):
+        for field, interval in automatic_intervals(self.rounds).items():
             if getattr(self, field) is None:
-                object.__setattr__(self, field, max(1, self.rounds // share))
+                object.__setattr__(self, field, interval)
         return self
 
     def _check_clusters(self, algorithm: ClusterFedVARPParameters) -> None:
@@ -240,14 +245,24 @@ class SimulationConfig(Parameters):
 def with_settings(assignments: Iterable[str], base: Mapping[str, Any] | None = None) -> SimulationConfig:
     """The default config (or `base`) with dotted `path=value` assignments; values are JSON, or text where they are not.
 
+    Choosing another algorithm, pattern, problem or partition than the base's drops the parameters of the base's choice.
     Raises ConfigError.
     """
     values: dict[str, Any] = json.loads(json.dumps(base or {}))
+    chosen: list[tuple[str, Any]] = []
     for assignment in assignments:
         path, sign, text = assignment.partition("=")
         if not sign or not path:
             raise ConfigError([(assignment, 'expected path=value, as in "rounds=60" or "algorithm.name=scaffold"')])
-        assign(values, path.strip(), _from_text(text.strip()))
+        chosen.append((path.strip(), _from_text(text.strip())))
+    # Choices come before the parameters of what is chosen, whatever the order they were given in.
+    for path, value in sorted(chosen, key=lambda item: item[0] not in _TAG_PATHS):
+        if path in _TAG_PATHS:
+            group, tag = path.rsplit(".", 1)
+            if _look_up(values, path) != value:
+                assign(values, group, {tag: value})
+        else:
+            assign(values, path, value)
     return SimulationConfig.read(fill_in(values))
 
 
@@ -263,15 +278,22 @@ def assign(values: dict[str, Any], path: str, value: Any) -> None:
 
 
 def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values with the discriminators (kind, name, pattern) of the default config where they are left out."""
-    filled = dict(values)
-    for group, tag in (("problem", "kind"), ("algorithm", "name"), ("participation", "pattern")):
-        if group in filled and isinstance(filled[group], dict):
-            filled[group] = {tag: _DEFAULTS[f"{group}.{tag}"], **filled[group]}
-    problem = filled.get("problem")
-    if isinstance(problem, dict) and isinstance(problem.get("partition"), dict):
-        problem["partition"] = {"name": _DEFAULTS["problem.partition.name"], **problem["partition"]}
+    """Nested values with the choices (problem.kind, algorithm.name, ...) of the default config where they are left out."""
+    filled: dict[str, Any] = json.loads(json.dumps(values))
+    for path in _TAG_PATHS:
+        group, tag = path.rsplit(".", 1)
+        inner = _look_up(filled, group)
+        if isinstance(inner, dict):
+            inner.setdefault(tag, _DEFAULTS[path])
     return filled
+
+
+def _look_up(values: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    found: Any = values
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 _MISSING = object()
@@ -287,7 +309,7 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
 
 def _settings(config: SimulationConfig) -> list[tuple[str, Any]]:
     """The differences, without intervals that follow from the number of rounds."""
-    automatic = {"eval_every": max(1, config.rounds // 100), "probe_every": max(1, config.rounds // 25)}
+    automatic = automatic_intervals(config.rounds)
     return [(path, value) for path, value in config.differences().items() if automatic.get(path, _MISSING) != value]
 
 
@@ -306,8 +328,11 @@ def _refusal(field: str, message: str) -> PydanticCustomError:
     return PydanticCustomError("fedviz", "{message}", {"field": field, "message": message})
 
 
+# The settings that choose one of several models.
+_TAG_PATHS = ("problem.kind", "problem.partition.name", "algorithm.name", "participation.pattern")
+
 # Where one of several models stands, told apart by a tag; an error's location repeats the tag after the field.
-_TAGS = {"problem": "kind", "algorithm": "name", "participation": "pattern", "partition": "name"}
+_TAGS = {group.rsplit(".")[-1]: tag for group, tag in (path.rsplit(".", 1) for path in _TAG_PATHS)}
 _UNIONS: dict[str, Mapping[str, type[Parameters]]] = {
     "problem": PROBLEMS,
     "algorithm": ALGORITHMS,
@@ -329,7 +354,7 @@ def _explain(detail: Any) -> tuple[str, str]:
             f"got {context['tag']!r}, allowed {context['expected_tags']}",
         )
     if detail["type"] == "extra_forbidden":
-        return field, f"there is no such setting; here are: {', '.join(sorted(model.model_fields))}"
+        return field, f"there is no such setting; allowed here: {', '.join(sorted(model.model_fields))}"
     allowed, about = _allowed(model, path[-1])
     if detail["type"] == "missing":
         return field, f"is needed: {allowed or about}"

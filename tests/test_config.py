@@ -147,6 +147,18 @@ def test_the_command_line_of_any_change_gives_the_change_back() -> None:
         assert with_settings(arguments(config.to_command())) == config
 
 
+def test_choosing_another_model_drops_the_parameters_of_the_presets_choice() -> None:
+    """The cluster preset has clusters, which FedAvg does not know; what is set beside the choice still counts."""
+    clusters, drift = PRESETS["clusters"].config, PRESETS["drift"].config
+    assert with_settings(["algorithm.name=fedavg"], clusters).algorithm.name == "fedavg"
+    assert with_settings(["algorithm.mu=2", "algorithm.name=fedprox"], clusters).algorithm.mu == 2
+    assert with_settings(["algorithm.clusters=4"], clusters).algorithm.clusters == 4
+    assert with_settings(["algorithm.name=cluster_fedvarp"], clusters).algorithm.clusters == 10
+    assert with_settings(["algorithm.name=fedavg"], drift).problem == PRESETS["drift"].build().problem
+    with pytest.raises(ConfigError, match=r"algorithm\.mu: there is no such setting; allowed here: name"):
+        with_settings(["algorithm.name=fedavg", "algorithm.mu=2"], clusters)
+
+
 def test_the_automatic_intervals_follow_the_rounds() -> None:
     """A hundredth and a twenty-fifth of the rounds, one at least."""
     assert [(c.eval_every, c.probe_every) for c in (with_settings([f"rounds={r}"]) for r in (10, 200, 2000))] == [

@@ -16,7 +16,7 @@ from fedviz.config import SimulationConfig
 from fedviz.simulation.decomposition import Probe
 from fedviz.simulation.estimators import Sample, Stratum
 from fedviz.simulation.local_pass import bring_back
-from fedviz.simulation.loop import _Run, simulate
+from fedviz.simulation.loop import Simulation, simulate
 from fedviz.simulation.records import Decomposition
 from tests.problems import ALGORITHMS, label_of, random_quadratics
 
@@ -29,28 +29,28 @@ PATTERNS = {
 }
 
 
-def after_some_rounds(config: SimulationConfig) -> _Run:
+def after_some_rounds(config: SimulationConfig) -> Simulation:
     """A run whose memories are filled."""
-    run = _Run(config, lambda _: None)
+    run = Simulation(config, lambda _: None)
     run.begin()
     for round in range(1, 8):
         run.advance(round)
     return run
 
 
-def measure(run: _Run, round: int = 8, **settings: Any) -> Decomposition:
+def measure(run: Simulation, round: int = 8, **settings: Any) -> Decomposition:
     """The decomposition of the frozen state; minibatches are keyed by the round, so that other rounds are independent repetitions."""
     config = run.config.model_copy(update={"probe": run.config.probe.model_copy(update=settings)})
     law = run.participation.law(8)
     return Probe(config, run.problem, run.algorithm, run.state, run.w, law, round, run.measured_clusters).measure()[0]
 
 
-def updates_of_all(run: _Run) -> Tensor:
+def updates_of_all(run: Simulation) -> Tensor:
     everyone = np.arange(run.config.num_clients)
     return bring_back(run.config, run.problem, run.algorithm, run.state, run.w, everyone, 8).updates
 
 
-def directions(run: _Run, updates: Tensor) -> Tensor:
+def directions(run: Simulation, updates: Tensor) -> Tensor:
     """[all cohorts, d] the server's direction for every cohort of the round's law."""
     law = run.participation.law(8)
     every = []
@@ -61,7 +61,7 @@ def directions(run: _Run, updates: Tensor) -> Tensor:
     return torch.stack(every)
 
 
-def gradient(run: _Run) -> Tensor:
+def gradient(run: Simulation) -> Tensor:
     problem: Any = run.config.problem
     curvature, linear = (
         torch.tensor(problem.curvature, dtype=torch.float64),
@@ -114,7 +114,9 @@ def test_with_noise_the_estimates_are_unbiased(algorithm: dict[str, Any]) -> Non
     gain = run.algorithm.gain(m)
     check("noise", gain**2 * mean_variance / n)
     # Without noise the same state gives E Delta_i: the path of a quadratic is linear in it.
-    quiet = _Run(run.config.model_copy(update={"problem": problem.model_copy(update={"noise": 0.0})}), lambda _: None)
+    quiet = Simulation(
+        run.config.model_copy(update={"problem": problem.model_copy(update={"noise": 0.0})}), lambda _: None
+    )
     quiet.w, quiet.state = run.w, run.state
     updates = updates_of_all(quiet)
     every = directions(quiet, updates)
@@ -262,7 +264,7 @@ def test_probe_costs_are_counted_apart() -> None:
 def test_full_mode_tells_drift_from_the_bias_that_noise_causes(algorithm: dict[str, Any]) -> None:
     """On quadratics additive noise causes no bias: E v_bar = v_fb, so b = 0 and the full-batch drift is |v_fb - grad f|^2 exactly."""
     run = after_some_rounds(random_quadratics(algorithm, noise=0.5, participation=PATTERNS["cyclic"]))
-    quiet = _Run(
+    quiet = Simulation(
         run.config.model_copy(update={"problem": run.config.problem.model_copy(update={"noise": 0.0})}), lambda _: None
     )
     quiet.w, quiet.state = run.w, run.state
@@ -318,7 +320,7 @@ def test_a_window_is_split_exactly_on_the_path_taken(name: str, mode: str) -> No
     assert [r.round for r in records if r.window] == [8]
     found = next(r.window for r in records if r.window)
     # The same path again, looked at from outside.
-    run, terms, starts = _Run(config.model_copy(update={"probe_every": 0}), lambda _: None), [], []
+    run, terms, starts = Simulation(config.model_copy(update={"probe_every": 0}), lambda _: None), [], []
     run.begin()
     for round in range(1, 9):
         w, exact = run.w.clone(), gradient(run)

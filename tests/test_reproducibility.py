@@ -8,7 +8,7 @@ import torch
 
 from fedviz.config import SimulationConfig
 from fedviz.simulation.loop import simulate
-from tests.problems import ALGORITHMS, comparable, label_of, models_of, random_quadratics, small_classification
+from tests.problems import ALGORITHMS, comparable, label_of, models_of, random_quadratics, small_classification, toy
 
 
 def records_of(config: SimulationConfig) -> list[dict[str, Any]]:
@@ -105,3 +105,17 @@ def test_records_are_gap_free_and_measured_when_due() -> None:
     assert [record.round for record in records if record.decomposition] == [3, 6, 9]
     silent = list(simulate(random_quadratics({"name": "fedavg"}, rounds=3, eval_every=0, probe_every=0)))
     assert not any(record.evaluation or record.decomposition for record in silent)
+
+
+def test_what_cannot_be_measured_does_not_end_a_run() -> None:
+    """f = x^2 / 2 from 1e160: the model is finite, its square is not. The run goes on; the measurement is left out."""
+    problem = {"kind": "quadratics", "curvature": [[1.0], [1.0]], "linear": [[0.0], [0.0]], "start": [1e160]}
+    records = list(simulate(toy({"name": "fedavg"}, problem=problem, participation={"pattern": "full"}, probe_every=1)))
+    assert [record.round for record in records] == list(range(7))
+    assert all(record.decomposition is None for record in records)
+
+
+def test_a_warm_start_is_not_cold() -> None:
+    for warm, share in ((True, 0.0), (False, 1.0)):
+        first = next(iter(simulate(random_quadratics({"name": "scaffold", "warm_start": warm}))))
+        assert first.diagnostics["cold"] == share

@@ -83,6 +83,7 @@ class Algorithm:
 
     needs: frozenset[str] = frozenset()  # of "gradients", "anchors"
     remembers: ClassVar[str | None] = None  # "client" | "cluster": whose memory ages; None for memoryless methods
+    starts_warm: bool = False  # whether `init` fills all memories
     mu: float = 0.0
 
     def __init__(self, parameters: Any, setting: Setting) -> None:

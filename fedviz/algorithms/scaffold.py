@@ -55,6 +55,7 @@ class Scaffold(Algorithm):
     def __init__(self, parameters: ScaffoldParameters, setting: Setting) -> None:
         super().__init__(parameters, setting)
         self.needs = frozenset({"anchors" if parameters.option == "I" else "gradients"})
+        self.starts_warm = parameters.warm_start
         self.table = MemoryTable(setting.client_weights, "client_variates", "server_variate")
 
     def init(self, w: Tensor) -> State:

@@ -32,3 +32,15 @@ def shapes(model: str, image: tuple[int, int, int], labels: int) -> list[Shape]:
         area = ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
         layers = [(6, channels, 5, 5), (16, 6, 5, 5), (120, 16 * area), (84, 120), (labels, 84)]
     return [shape for weight in layers for shape in (weight, weight[:1])]
+
+
+def floats_per_sample(model: str, image: tuple[int, int, int]) -> int:
+    """About how many numbers a gradient keeps for one image: its pixels, and three copies of what the first layer makes of them."""
+    channels, height, width = image
+    first = {
+        "softmax": 0,
+        "mlp": HIDDEN,
+        "cnn": CHANNELS * -(-height // 2) * -(-width // 2),
+        "lenet5": 6 * height * width,
+    }[model]
+    return channels * height * width + 3 * first

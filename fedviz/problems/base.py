@@ -34,6 +34,7 @@ class Evaluation:
     test_accuracy: float | None = None  # in [0, 1]
     gradient_norm_sq: float | None = None  # |grad f(w)|^2
     objective: float | None = None
+    mean_objective: float | None = None  # sum_i p_i f_i(w), where the paper's reported objective is something else
     distance: float | None = None  # |w - w*|, None without a known optimum
 
 
@@ -58,6 +59,10 @@ class ProblemParameters(Parameters):
 
     def itemsize(self) -> int:
         """Bytes of one parameter."""
+        raise NotImplementedError
+
+    def draw_bytes(self, steps: int, batch_size: int) -> int:
+        """Bytes that the randomness and the samples of one client's pass take."""
         raise NotImplementedError
 
     def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64] | None:

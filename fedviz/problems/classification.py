@@ -13,7 +13,7 @@ import numpy as np
 
 from fedviz.parameters import parameter
 from fedviz.problems import datasets
-from fedviz.problems.architectures import TITLES, shapes
+from fedviz.problems.architectures import TITLES, floats_per_sample, shapes
 from fedviz.problems.base import Problem, ProblemParameters, Progress
 from fedviz.problems.partitions import AnyPartition, Indices, Similarity, partition, thinned
 
@@ -94,6 +94,10 @@ class Classification(ProblemParameters):
 
     def itemsize(self) -> int:
         return 4
+
+    def draw_bytes(self, steps: int, batch_size: int) -> int:
+        # The samples of one step, and which ones in all steps (three int64 arrays on the way).
+        return batch_size * (floats_per_sample(self.model, self.info.image) * self.itemsize() + 3 * 8 * steps)
 
     def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64]:
         return label_counts(self, num_clients, seed).argmax(1)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from fedviz.keyed_random import Purpose, normals
+from fedviz.problems.architectures import floats_per_sample
 from fedviz.problems.base import Evaluation, Problem
 from fedviz.problems.classification import Classification
 from fedviz.problems.datasets import Dataset, Info
@@ -25,8 +26,7 @@ from fedviz.problems.minibatches import schedule
 from fedviz.problems.models import MODELS
 from fedviz.problems.partitions import Indices
 
-CHUNK_BYTES = 64_000_000  # the most that one gathered batch of full client data may take
-EVALUATED_AT_ONCE = 10_000  # samples
+CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Classifier(Problem):
         self.first = np.cumsum(self.counts) - self.counts
         order = np.concatenate(parts)
         self.order = torch.as_tensor(order, device=device)  # row by client -> row of the data
+        self.samples_at_once = CHUNK_BYTES // (4 * floats_per_sample(parameters.model, info.image))
         self.model = MODELS[parameters.model](parameters.model, info.image, len(info.labels))
         p = np.full(len(parts), 1 / len(parts)) if parameters.weights == "uniform" else self.counts / self.counts.sum()
         self.client_weights = self.train_x.new_tensor(p)
@@ -83,7 +84,7 @@ class Classifier(Problem):
     def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
         counts = self.counts[clients]
         longest = int(counts.max())
-        at_once = max(1, CHUNK_BYTES // (longest * self.train_x.shape[1] * self.train_x.element_size()))
+        at_once = max(1, self.samples_at_once // longest)
         models, starts = w.expand(len(clients), -1), range(0, len(clients), at_once)
         return torch.cat([self._full_gradients(models[i : i + at_once], clients[i : i + at_once]) for i in starts])
 
@@ -103,12 +104,12 @@ class Classifier(Problem):
 
     def evaluate(self, w: Tensor) -> Evaluation:
         loss, gradient = 0.0, torch.zeros_like(w)
-        for x, y, weights in _chunks(self.train_x, self.train_y, self.objective_weights):
+        for x, y, weights in _chunks(self.samples_at_once, self.train_x, self.train_y, self.objective_weights):
             logits = self.model.logits(w, x)
             loss += float(F.cross_entropy(logits, y, reduction="none") @ weights)
             gradient += self.model.gradients(w[None], x[None], y[None], weights[None], w.new_empty(1, len(w)))[0]
         right, test_loss = 0, 0.0
-        for x, y in _chunks(self.test_x, self.test_y):
+        for x, y in _chunks(self.samples_at_once, self.test_x, self.test_y):
             logits = self.model.logits(w, x)
             test_loss += float(F.cross_entropy(logits, y, reduction="sum"))
             right += int((logits.argmax(1) == y).sum())
@@ -120,10 +121,10 @@ class Classifier(Problem):
         )
 
 
-def _chunks(*rows: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all tensors, a chunk of samples at a time."""
-    for start in range(0, len(rows[0]), EVALUATED_AT_ONCE):
-        yield tuple(tensor[start : start + EVALUATED_AT_ONCE] for tensor in rows)
+def _chunks(size: int, *rows: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of all tensors, `size` samples at a time."""
+    for start in range(0, len(rows[0]), size):
+        yield tuple(tensor[start : start + size] for tensor in rows)
 
 
 def skewed(x: Tensor, parts: Indices, image: tuple[int, int, int], kind: str, strength: float, seed: int) -> Tensor:

@@ -63,6 +63,9 @@ class Quadratics(ProblemParameters):
     def itemsize(self) -> int:
         return 8
 
+    def draw_bytes(self, steps: int, batch_size: int) -> int:
+        return 2 * steps * self.dimension() * self.itemsize()
+
     def build(self, config: SimulationConfig, device: str, progress: Progress) -> Problem:
         return QuadraticProblem(self, config.seed)
 
@@ -114,7 +117,6 @@ class QuadraticProblem(Problem):
         values = (0.5 * self.curvature * w**2 + self.linear * w).sum(1)
         objective = float(self.client_weights @ values)
         return Evaluation(
-            train_loss=objective,
             objective=objective,
             gradient_norm_sq=float(gradient @ gradient),
             distance=None if self.optimum is None else float((w - self.optimum).norm()),

@@ -11,14 +11,11 @@ Everything is counted as main memory; on a GPU most of it lies in the GPU's, so 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
-
-from fedviz.problems import Classification
 
 if TYPE_CHECKING:
     from fedviz.config import SimulationConfig
@@ -27,8 +24,7 @@ SHARE: Final = 0.8  # of the free memory that runs may take
 
 _SERVER_VECTORS: Final = 4  # w, its successor, the direction, a mean
 _PASS_COPIES: Final = 6  # local models, gradients, their sum, updates, memories, and their difference
-_REPLICAS: Final = 2  # J and Q of the decomposition
-_PROBED: Final = 100
+_AT_ONCE: Final = 128  # clients whose passes a probe takes at a time
 _PROBE_COPIES: Final = 3
 _RECORD_BYTES: Final = 2 * 8 * 40  # 40 numbers in columns that may be twice as long as needed
 _PARTICIPANT_BYTES: Final = 2 * (8 + 8)  # id and weight of one client in one round
@@ -57,34 +53,25 @@ class Estimate:
 
 
 def estimate(config: SimulationConfig) -> Estimate:
+    """What a run of `config` will need."""
     problem, clients = config.problem, config.num_clients
-    vector = problem.dimension() * problem.itemsize()
-    cohort, probed = config.participation.cohort_size(clients), min(clients, _PROBED)
+    d, size = problem.dimension(), problem.itemsize()
+    cohort, probed = config.participation.cohort_size(clients), min(clients, config.probe.clients)
+
+    def one_pass(of: int) -> int:
+        drawn = problem.draw_bytes(config.steps, config.batch_size)
+        return of * (_PASS_COPIES * d * size + drawn)
+
     probe = 0
     if config.probe_every:
-        replicas = _REPLICAS * probed * problem.dimension() * (problem.itemsize() + 8) * _PROBE_COPIES
-        probe = replicas + _pass_bytes(config, probed)
+        probe = config.probe.replicas * probed * d * (size + 8) * _PROBE_COPIES + one_pass(min(probed, _AT_ONCE))
     return Estimate(
-        memories=vector * (config.algorithm.state_vectors(clients) + _SERVER_VECTORS),
-        cohort=_pass_bytes(config, cohort),
+        memories=d * size * (config.algorithm.state_vectors(clients) + _SERVER_VECTORS),
+        cohort=one_pass(cohort),
         data=problem.data_bytes(),
         probe=probe,
         records=(config.rounds + 1) * (_RECORD_BYTES + _PARTICIPANT_BYTES * cohort),
     )
-
-
-def _pass_bytes(config: SimulationConfig, clients: int) -> int:
-    """Of one local pass of `clients` clients at once."""
-    problem = config.problem
-    per_client = _PASS_COPIES * problem.dimension() * problem.itemsize()
-    if isinstance(problem, Classification):
-        # The samples of one step, and which ones in all steps (three int64 arrays on the way).
-        per_client += config.batch_size * (
-            math.prod(problem.info.image) * problem.itemsize() + 3 * 8 * config.local_steps
-        )
-    else:
-        per_client += 2 * config.local_steps * problem.dimension() * problem.itemsize()  # the noise of all steps
-    return clients * per_client
 
 
 def check(config: SimulationConfig, reference: SimulationConfig | None = None, *, free: int | None = None) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fedviz.algorithms import State
     from fedviz.config import SimulationConfig
-    from fedviz.problems import Problem, Progress
+    from fedviz.problems import Evaluation, Problem, Progress
 
 
 def simulate(
@@ -40,7 +40,7 @@ def simulate(
 
     progress is told, in words, what is being prepared. Raises ProblemError (data), Diverged (after the last finite record).
     """
-    run = _Run(config, progress)
+    run = Simulation(config, progress)
     if resume_from is None:
         run.begin()
         yield run.record(0, np.empty(0, dtype=np.int64), [], None, run.seconds)
@@ -50,7 +50,7 @@ def simulate(
         yield run.advance(round)
 
 
-class _Run:
+class Simulation:
     """The moving parts of one run: problem, algorithm, w, state, costs."""
 
     def __init__(self, config: SimulationConfig, progress: Progress) -> None:
@@ -154,9 +154,7 @@ class _Run:
             raise Diverged(round, self._hint())
         due = config.eval_every and (round % config.eval_every == 0 or round == config.rounds)
         evaluation = self.problem.evaluate(self.w) if due else None
-        measured = {**(asdict(evaluation) if evaluation else {}), **(asdict(decomposition) if decomposition else {})}
-        measured |= asdict(window) if window else {}
-        if not all(math.isfinite(value) for value in measured.values() if isinstance(value, float)):
+        if evaluation is not None and not _is_finite(evaluation):
             raise Diverged(round, self._hint())
         self.round = round
         self.costs = replace(self.costs, seconds=self.costs.seconds + seconds + time.perf_counter() - began)
@@ -171,10 +169,11 @@ class _Run:
             cohort=ids.tolist(),
             weights=weights,
             evaluation=evaluation,
-            decomposition=decomposition,
+            # Squares overflow before the model does: what cannot be measured is left out, and changes nothing about the run.
+            decomposition=decomposition if decomposition is not None and _is_finite(decomposition) else None,
             costs=costs,
             diagnostics=self._diagnostics(round),
-            window=window,
+            window=window if window is not None and _is_finite(window) else None,
             w=w,
             checkpoint=checkpoint,
         )
@@ -189,7 +188,7 @@ class _Run:
             newest = np.zeros(int(self.clusters.max()) + 1, dtype=np.int64)
             np.maximum.at(newest, self.clusters, last)
             last = newest[self.clusters]
-        warm = last > 0
+        warm = (last > 0) | self.algorithm.starts_warm
         ages = round + 1 - last[warm]  # the age that the next round will find
         return {"cold": float(1 - warm.mean()), **({"staleness": float(ages.mean())} if len(ages) else {})}
 
@@ -199,3 +198,7 @@ class _Run:
             f"The steps are too long: client rate times local steps is {reach:.3g}, server rate {self.config.server_lr:.3g}. "
             "Lower the client rate, the local steps or the server rate."
         )
+
+
+def _is_finite(measured: Evaluation | Decomposition | WindowDecomposition) -> bool:
+    return all(math.isfinite(value) for value in asdict(measured).values() if isinstance(value, float))

@@ -564,6 +564,7 @@ def run(port: int | None, streamlit_arguments: Sequence[str]) -> int:
     """Install, then serve the dashboard until Ctrl-C."""
     if any(argument.startswith("--server.port") for argument in streamlit_arguments):
         raise Stop("Choose the port with --port, so that the address shown here is the right one.", 2)
+    choose_port(port, is_taken)  # a port that is taken is better known before an installation that takes minutes
     install(["requirements.txt"], os.environ)
     port = choose_port(port, is_taken)
     command = [venv_python(), "-m", "streamlit", "run", "app.py", "--server.port", str(port), *streamlit_arguments]

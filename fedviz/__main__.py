@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import os
+import sys
+import time
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -18,6 +23,10 @@ from fedviz.papers.presets import PRESETS
 from fedviz.problems import ProblemError
 from fedviz.runs.admission import Refused, check
 from fedviz.simulation.errors import Diverged
+
+if TYPE_CHECKING:
+    from fedviz.papers.claims import Claim
+    from fedviz.papers.reproduce import Result
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,8 +65,8 @@ def run(
     try:
         check(chosen)
         if out is not None:
-            out.touch()  # a path that cannot be written is better known before the run than after it
-    except Refused as refusal:
+            out.open("a").close()  # a path that cannot be written is better known before the run than after it
+    except (Refused, ConfigError) as refusal:
         _stop(str(refusal), 2)
     except OSError as error:
         _stop(f"--json: cannot write {out} ({error.strerror}): name a file in a folder that exists and is yours.", 2)
@@ -65,7 +74,10 @@ def run(
     _print_table(chosen, records)
     if out is not None:
         content = {"fedviz": __version__, "config": chosen.to_dict(), "records": records}
-        out.write_text(json.dumps(content, allow_nan=False, indent=1))
+        try:
+            out.write_text(json.dumps(content, allow_nan=False, indent=1))
+        except OSError as error:
+            _stop(f"--json: cannot write {out} ({error.strerror}): free some space, or name another file.", 1)
         console.print(f"Wrote {len(records):,} records to {out}.")
     if failure:
         _stop(*failure)
@@ -76,15 +88,16 @@ def _read_config(settings: list[str], preset: str, file: Path | None) -> Simulat
         _stop(f"--preset: got {preset!r}, allowed {', '.join(PRESETS)}.", 2)
     try:
         base = PRESETS[preset].config if file is None else json.loads(file.read_text())
+        base = base.get("config", base) if isinstance(base, dict) else base
         if not isinstance(base, dict):
-            _stop(f"--config: {file} holds no JSON object.", 2)
-        return with_settings(settings, base.get("config", base))
+            _stop(f'--config: {file} holds no config: expected a JSON object, or one under "config".', 2)
+        return with_settings(settings, base)
     except OSError as error:
         _stop(f"--config: cannot read {file} ({error.strerror}).", 2)
     except ConfigError as error:
         _stop(f"Not a valid run:\n{error}", 2)
-    except ValueError as error:
-        _stop(f"--config: {file} is not JSON ({error}).", 2)
+    except (ValueError, RecursionError) as error:
+        _stop(f"--config: {file} is not JSON that can be read ({error}).", 2)
 
 
 def _simulate(config: SimulationConfig) -> tuple[list[dict], tuple[str, int] | None]:
@@ -124,6 +137,112 @@ def _print_table(config: SimulationConfig, records: list[dict]) -> None:
         table.add_row("sample gradients, training", f"{costs['gradient_evaluations']:,}", "")
         table.add_row("sample gradients, measuring", f"{costs['probe_evaluations']:,}", "")
         table.add_row("seconds", f"{costs['seconds']:.3g}", "")
+    console.print(table)
+
+
+@app.command()
+def catalogue(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with ranges and formulas.")] = False,
+) -> None:
+    """List every algorithm, participation pattern, partition, problem, data set and model with its parameters.
+
+    Example: python -m fedviz catalogue --json
+    """
+    from fedviz.catalogue import KINDS, allowed, default_of
+    from fedviz.catalogue import catalogue as everything
+
+    if as_json:
+        print(json.dumps(everything(), indent=1, ensure_ascii=False, allow_nan=False))
+        return
+    for kind, entries in everything().items():
+        table = Table("choose", "what it is, and its parameters", title=KINDS[kind], title_justify="left")
+        for entry in entries.values():
+            lines = [f"[bold]{escape(entry['title'])}[/bold]  {escape(entry['summary'])}"]
+            lines += [f"{what}: {escape(value)}" for what, value in entry["costs"].items()]
+            lines += [
+                escape(f"{p['name']} {p['symbol']}= {default_of(p)} ({allowed(p)}): {p['help']}") for p in entry["parameters"]
+            ]
+            table.add_row(escape(entry["choose"]), "\n".join(lines))
+        console.print(table)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="scaffold, fedvarp, amplified, or all.")],
+    claim: Annotated[
+        list[str] | None, typer.Option("--claim", metavar="ID", help="Only this claim. Repeatable.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds instead of a claim's own number.")] = None,
+    budget: Annotated[float | None, typer.Option(min=0, help="Begin no run after so many minutes.")] = None,
+    cost: Annotated[str, typer.Option(help="Try claims up to this cost: seconds, minutes or hours.")] = "minutes",
+    must_run: Annotated[bool, typer.Option("--must-run", help="Only the must-run list: a few minutes in all.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side; by default one for each processor.")] = None,
+    save: Annotated[bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the table.")] = False,
+) -> None:
+    """Try what the papers claim: the paper's value, the value here with its spread over seeds, and a verdict.
+
+    Exit code 0: all that should hold does. 1: something that should hold does not, or that had to run did not. 2: not a valid request.
+
+    Example: python -m fedviz reproduce scaffold --claim scaffold-toy-speed
+    """
+    from fedviz.papers import reproduce as engine
+    from fedviz.papers.claims import COSTS, PAPERS
+    from fedviz.papers.library import CLAIMS
+
+    if paper not in (*PAPERS, "all"):
+        _stop(f"got {paper!r}, allowed {', '.join(PAPERS)} or all.", 2)
+    if cost not in COSTS:
+        _stop(f"--cost: got {cost!r}, allowed {', '.join(COSTS)}.", 2)
+    try:
+        wanted = engine.chosen(CLAIMS, paper=paper, ids=claim or [], cost=cost, must_run=must_run)
+    except ValueError as error:
+        _stop(f"--claim: {error}.", 2)
+    results = _try(wanted, seeds, must_run, budget, jobs or os.cpu_count() or 1)
+    _print_results(results)
+    if save:
+        from fedviz.papers import report
+
+        command = " ".join(["python -m fedviz", *sys.argv[1:]])
+        console.print(f"Wrote {report.save(results, command, CLAIMS)}.")
+    found = engine.shortcomings(results, named=bool(claim))
+    if found:
+        _stop("\n".join(found), 1)
+
+
+def _try(claims: list[Claim], seeds: int | None, must_run: bool, budget: float | None, workers: int) -> list[Result]:
+    """Make the runs that the claims need, with a progress bar in rounds, and judge the claims."""
+    from fedviz.papers import reproduce as engine
+
+    numbers = {claim.id: engine.seeds_of(claim, seeds, must_run) for claim in claims}
+    jobs = engine.jobs_for(claims, numbers)
+    deadline = math.inf if budget is None else time.time() + 60 * budget
+    outcomes = {}
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=errors) as bar:
+        task = bar.add_task("Runs", total=len(jobs))
+        for key, outcome in engine.carry_out(jobs, workers=min(workers, max(1, len(jobs))), deadline=deadline):
+            outcomes[key] = outcome
+            bar.advance(task)
+    return [engine.conclude(claim, numbers[claim.id], jobs, outcomes) for claim in claims]
+
+
+def _print_results(results: list[Result]) -> None:
+    from fedviz.papers.report import spread
+
+    table = Table("claim", "run", "paper", "here", "verdict", show_lines=True)
+    for result in results:
+        expectation, arms = result.claim.expectation, result.values
+        expected = [expectation.expected_of(arm) if expectation and arm in expectation.arms else "" for arm in arms]
+        verdict = f"{result.verdict}: {result.why}"
+        if result.verdict == "not reproduced" and not result.claim.should_hold:
+            verdict += " (known)"
+        table.add_row(
+            f"{result.claim.id}\n{result.claim.statistic or ''}\n{len(result.seeds)} seeds, {result.seconds:.0f} s",
+            "\n".join(arms),
+            "\n".join(expected),
+            "\n".join(spread(values) for values in arms.values()),
+            escape(verdict),
+        )
     console.print(table)
 
 

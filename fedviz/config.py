@@ -215,6 +215,8 @@ class SimulationConfig(Parameters):
             if isinstance(values, str | bytes):
                 return cls.model_validate_json(values)
             return cls.model_validate(values)
+        except RecursionError:
+            raise ConfigError([("", "nested too deeply to be a config")]) from None
         except ValidationError as error:
             explained = dict(
                 map(_explain, reversed(error.errors(include_url=False)))
@@ -248,7 +250,10 @@ def with_settings(assignments: Iterable[str], base: Mapping[str, Any] | None = N
     Choosing another algorithm, pattern, problem or partition than the base's drops the parameters of the base's choice.
     Raises ConfigError.
     """
-    values: dict[str, Any] = json.loads(json.dumps(base or {}))
+    try:
+        values: dict[str, Any] = json.loads(json.dumps(base or {}))
+    except RecursionError:
+        raise ConfigError([("", "nested too deeply to be a config")]) from None
     chosen: list[tuple[str, Any]] = []
     for assignment in assignments:
         path, sign, text = assignment.partition("=")
@@ -320,7 +325,7 @@ def _as_text(value: Any) -> str:
 def _from_text(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # not JSON, or nested beyond all sense
         return text
 
 
@@ -348,6 +353,9 @@ def _explain(detail: Any) -> tuple[str, str]:
         return context["field"], context["message"]
     path, model = _locate(detail["loc"])
     field = ".".join(path)
+    if inside := [part for part in detail["loc"] if isinstance(part, int)]:  # of a list: rows and columns, from 0
+        place = "entry " + ", ".join(map(str, inside))
+        return field, f"{place}: got {json.dumps(got, default=str)[:80]}, allowed {_ENTRIES.get(path[-1], 'a number')}"
     if detail["type"] == "union_tag_invalid":
         return (
             f"{field}.{context['discriminator'].strip(chr(39))}",
@@ -369,6 +377,9 @@ def _explain(detail: Any) -> tuple[str, str]:
     return field, f"got {shown_got}, allowed {allowed}" if allowed else f"got {shown_got}: {about or detail['msg']}"
 
 
+_ENTRIES = {"cohorts": "whole numbers from 0", "labels": "whole numbers from 0"}
+
+
 def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters]]:
     """The dotted path that a user writes, and the innermost model on it."""
     path: list[str] = []
@@ -376,6 +387,8 @@ def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters
     parts = [str(part) for part in location]
     while parts:
         name = parts.pop(0)
+        if name.isdecimal():  # a place in a list
+            break
         path.append(name)
         if name in _UNIONS and parts:
             model = _UNIONS[name].get(parts.pop(0), model)

@@ -52,12 +52,14 @@ def test_a_written_config_can_be_run_again(tmp_path: Path) -> None:
         (["--preset", "nonsense"], "got 'nonsense', allowed default"),
         (["--config", "no/such/file.json"], "cannot read no/such/file.json"),
         (["--json", "no/such/folder/out.json", *SMALL], "cannot write no/such/folder/out.json"),
+        (["--json", "/", *SMALL], "cannot write /"),
+        (["--set", "num_clients=10000"], "clients without a sample"),
         (["--nonsense"], "No such option"),
         (
-            # 100,000 memories of 7,850 numbers in float32 are 3.1 GB; 60,000 is the most that the full data set allows.
+            # 60,000 models of 159,010 numbers in float32, in half a dozen copies, are 230 GB.
             [
-                *("--set", "problem.dataset=fashion_mnist", "--set", "num_clients=60000", "--set", "batch_size=100000"),
-                *("--set", "participation.clients_per_round=60000", "--set", "local_steps=10000"),
+                *("--set", "problem.dataset=fashion_mnist", "--set", "num_clients=60000", "--set", "problem.model=mlp"),
+                *("--set", "problem.partition.name=iid", "--set", "participation.pattern=full"),
             ],
             "memory",
         ),
@@ -111,3 +113,25 @@ def test_help_explains_itself_and_needs_no_torch() -> None:
     assert done.returncode == 0, done.stderr
     for words in ("--set", "--json", "--preset", "--config", "Example"):
         assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [('{"config": 3}', "holds no config"), ("[1]", "holds no config"), ("[" * 200_000, "not JSON that can be read")],
+    ids=["a number", "a list", "nested"],
+)
+def test_a_file_that_holds_no_config_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(content)
+    code, shown = run("--config", str(file), "--set", "rounds=2")
+    assert code == 2
+    assert message in " ".join(shown.split())
+
+
+def test_a_start_that_is_not_finite_is_told_as_such() -> None:
+    code, shown = run(
+        *("--set", "problem.kind=quadratics", "--set", "problem.curvature=[[1e308]]", "--set", "problem.linear=[[1]]"),
+        *("--set", "problem.start=[1e308]", "--set", "num_clients=1", "--set", "participation.pattern=full"),
+    )
+    assert code == 1
+    assert "Diverged in round 0. The starting point itself" in " ".join(shown.split())

@@ -38,6 +38,22 @@ BAD: list[tuple[list[str], str, str]] = [
         "got 1 cohorts for 200 rounds",
     ),
     (["participation.pattern=trace", "participation.cohorts=[]"], "participation.cohorts", "got []"),
+    (
+        ["participation.pattern=trace", "participation.cohorts=[[0],[2,-1]]"],
+        "participation.cohorts",
+        "entry 1, 1: got -1, allowed whole",
+    ),
+    (
+        ["participation.pattern=trace", "participation.cohorts=[[true]]"],
+        "participation.cohorts",
+        "entry 0, 0: got true, allowed whole",
+    ),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.linear=[[1],[NaN]]"],
+        "problem.linear",
+        "entry 1, 0: got NaN, allowed a number",
+    ),
+    (["algorithm=" + "[" * 60_000], "algorithm", "got"),
     (["participation.pattern=sometimes"], "participation.pattern", "got 'sometimes', allowed 'full', 'uniform'"),
     (["algorithm.name=cluster_fedvarp", "algorithm.clusters=101"], "algorithm.clusters", "got 101, allowed 1 to 100"),
     (

@@ -31,6 +31,17 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+def to_rows(w: np.ndarray) -> np.ndarray:
+    """Weight [10, 784] then bias [10], as nn.Linear has them -> rows (weight_c, bias_c), as softmax regression has them here."""
+    return np.concatenate([w[:7840].reshape(10, 784), w[7840:, None]], 1).ravel()
+
+
+def from_rows(w: np.ndarray) -> np.ndarray:
+    """The way back."""
+    rows = w.reshape(10, 785)
+    return np.concatenate([rows[:, :784].ravel(), rows[:, 784]])
+
+
 def reference(config: SimulationConfig, start: np.ndarray) -> tuple[list[np.ndarray], float, float, float]:
     """(flat model after every round, train loss, test accuracy, |grad f|^2 at the end), in float32, by hand."""
     problem: Any = config.problem
@@ -54,7 +65,7 @@ def reference(config: SimulationConfig, start: np.ndarray) -> tuple[list[np.ndar
         loss(model(x[rows]), y[rows]).backward()
         return torch.cat([p.grad.reshape(-1) for p in model.parameters()])
 
-    w = torch.tensor(start)
+    w = torch.tensor(from_rows(start) if problem.model == "softmax" else start)
     memory: dict[int, torch.Tensor] = {i: torch.zeros(len(w)) for i in range(config.num_clients)}
     history = []
     algorithm = config.algorithm
@@ -92,7 +103,7 @@ def reference(config: SimulationConfig, start: np.ndarray) -> tuple[list[np.ndar
             w = torch.stack(ends).mean(0)
         if algorithm.name in ("fedvarp", "scaffold"):
             memory.update(fresh)
-        history.append(w.numpy().copy())
+        history.append(to_rows(w.numpy()) if problem.model == "softmax" else w.numpy().copy())
     put(w)
     assert (
         len({len(part) for part in parts}) > 1

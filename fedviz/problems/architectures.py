@@ -1,6 +1,7 @@
 """The shapes of the models' parameters, known without torch: what a run will cost before it starts.
 
-Weights are stored as their layer has them, [outputs, inputs] or [outputs, inputs, 5, 5], each followed by its bias.
+Weights are stored as their layer has them, [outputs, inputs] or [outputs, inputs, 5, 5], each followed by its bias; softmax
+regression has the bias as one more input that is always 1.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def shapes(model: str, image: tuple[int, int, int], labels: int) -> list[Shape]:
     channels, height, width = image
     inputs = channels * height * width
     if model == "softmax":
-        layers: list[Shape] = [(labels, inputs)]
-    elif model == "mlp":
-        layers = [(HIDDEN, inputs), (labels, HIDDEN)]
+        return [(labels, inputs + 1)]
+    if model == "mlp":
+        layers: list[Shape] = [(HIDDEN, inputs), (labels, HIDDEN)]
     elif model == "cnn":  # 5x5, stride 2, padding 2
         layers = [(CHANNELS, channels, 5, 5), (labels, CHANNELS * -(-height // 2) * -(-width // 2))]
     else:  # lenet5: 5x5 padding 2, pool, 5x5, pool

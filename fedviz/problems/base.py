@@ -49,6 +49,10 @@ class ProblemParameters(Parameters):
         """(field, message) of the first setting that does not fit N clients, None if all do."""
         return None
 
+    def problem_with_data(self, num_clients: int, seed: int) -> tuple[str, str] | None:
+        """(field, message) of a setting that does not fit the data itself; None if all do, or while the data is not at hand."""
+        return None
+
     def dimension(self) -> int:
         """d, the length of the parameter vector; loads no data."""
         raise NotImplementedError
@@ -61,8 +65,8 @@ class ProblemParameters(Parameters):
         """Bytes of one parameter."""
         raise NotImplementedError
 
-    def draw_bytes(self, steps: int, batch_size: int) -> int:
-        """Bytes that the randomness and the samples of one client's pass take."""
+    def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:
+        """Bytes that the randomness and the samples of one client's pass take, at most."""
         raise NotImplementedError
 
     def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64] | None:

@@ -14,8 +14,8 @@ import numpy as np
 from fedviz.parameters import parameter
 from fedviz.problems import datasets
 from fedviz.problems.architectures import TITLES, floats_per_sample, shapes
-from fedviz.problems.base import Problem, ProblemParameters, Progress
-from fedviz.problems.partitions import AnyPartition, Indices, Similarity, partition, thinned
+from fedviz.problems.base import Problem, ProblemError, ProblemParameters, Progress
+from fedviz.problems.partitions import AnyPartition, Indices, PartitionError, Similarity, partition, thinned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,7 +95,20 @@ class Classification(ProblemParameters):
     def itemsize(self) -> int:
         return 4
 
-    def draw_bytes(self, steps: int, batch_size: int) -> int:
+    def problem_with_data(self, num_clients: int, seed: int) -> tuple[str, str] | None:
+        try:
+            client_indices(self, num_clients, seed)
+        except PartitionError as error:
+            return "num_clients", f"got {num_clients:,}. {error}"
+        except ProblemError:  # the data is not at hand: it is loaded, or asked for, when the run starts
+            pass
+        return None
+
+    def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:
+        try:  # a client with fewer samples than the batch uses all it has
+            batch_size = min(batch_size, max(map(len, client_indices(self, num_clients, seed))))
+        except ProblemError:
+            batch_size = min(batch_size, self.info.train)
         # The samples of one step, and which ones in all steps (three int64 arrays on the way).
         return batch_size * (floats_per_sample(self.model, self.info.image) * self.itemsize() + 3 * 8 * steps)
 

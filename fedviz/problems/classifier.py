@@ -23,7 +23,7 @@ from fedviz.problems.base import Evaluation, Problem
 from fedviz.problems.classification import Classification
 from fedviz.problems.datasets import Dataset, Info
 from fedviz.problems.minibatches import schedule
-from fedviz.problems.models import MODELS
+from fedviz.problems.models import MODELS, Model
 from fedviz.problems.partitions import Indices
 
 CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
@@ -44,17 +44,17 @@ class Classifier(Problem):
     ) -> None:
         self.num_clients, self.batch_size, self.seed = len(parts), batch_size, seed
         info = parameters.info
-        self.train_x, self.train_y, self.test_x, self.test_y = _resident(data, info, device)
+        self.model = MODELS[parameters.model](parameters.model, info.image, len(info.labels))
+        self.train_x, self.train_y, self.test_x, self.test_y = _resident(data, info, device, self.model)
         if parameters.feature_skew != "none":
-            self.train_x = skewed(
-                self.train_x, parts, info.image, parameters.feature_skew, parameters.feature_strength, seed
-            )
+            plain = _resident(data, info, device, None)[0]
+            look, strength = parameters.feature_skew, parameters.feature_strength
+            self.train_x = self.model.prepare(skewed(plain, parts, info.image, look, strength, seed))
         self.counts = np.array([len(part) for part in parts])
         self.first = np.cumsum(self.counts) - self.counts
         order = np.concatenate(parts)
         self.order = torch.as_tensor(order, device=device)  # row by client -> row of the data
         self.samples_at_once = CHUNK_BYTES // (4 * floats_per_sample(parameters.model, info.image))
-        self.model = MODELS[parameters.model](parameters.model, info.image, len(info.labels))
         p = np.full(len(parts), 1 / len(parts)) if parameters.weights == "uniform" else self.counts / self.counts.sum()
         self.client_weights = self.train_x.new_tensor(p)
         # The weight of each sample in f = sum_i p_i f_i: p_i / n_i; samples that nobody holds weigh nothing.
@@ -104,15 +104,14 @@ class Classifier(Problem):
 
     def evaluate(self, w: Tensor) -> Evaluation:
         loss, gradient = 0.0, torch.zeros_like(w)
-        for x, y, weights in _chunks(self.samples_at_once, self.train_x, self.train_y, self.objective_weights):
-            logits = self.model.logits(w, x)
-            loss += float(F.cross_entropy(logits, y, reduction="none") @ weights)
-            gradient += self.model.gradients(w[None], x[None], y[None], weights[None], w.new_empty(1, len(w)))[0]
+        for x, targets, weights in _chunks(self.samples_at_once, self.train_x, self.train_y, self.objective_weights):
+            part, of_part = self.model.loss_and_gradient(w, x, targets, weights)
+            loss, gradient = loss + part, gradient + of_part
         right, test_loss = 0, 0.0
-        for x, y in _chunks(self.samples_at_once, self.test_x, self.test_y):
-            logits = self.model.logits(w, x)
-            test_loss += float(F.cross_entropy(logits, y, reduction="sum"))
-            right += int((logits.argmax(1) == y).sum())
+        for x, targets in _chunks(self.samples_at_once, self.test_x, self.test_y):
+            log_shares = self.model.logits(w, x).log_softmax(1)
+            test_loss -= float((log_shares * targets).sum())
+            right += int((log_shares.argmax(1) == targets.argmax(1)).sum())
         return Evaluation(
             train_loss=loss,
             test_loss=test_loss / len(self.test_y),
@@ -148,19 +147,24 @@ def skewed(x: Tensor, parts: Indices, image: tuple[int, int, int], kind: str, st
     return x
 
 
-_RESIDENT: dict[tuple[int, str], tuple[Tensor, Tensor, Tensor, Tensor]] = {}
-_MAKING = threading.Lock()
+Resident = tuple[Tensor, Tensor, Tensor, Tensor]
+_RESIDENT: dict[tuple[int, str, type | None], Resident] = {}
+_MAKING = threading.RLock()
 
 
-def _resident(data: Dataset, info: Info, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(train x [n, D], train y [n], test x, test y), normalised float32, on the device; made once per process and shared by runs."""
-    key = (id(data), device)  # data sets are kept for the life of the process
+def _resident(data: Dataset, info: Info, device: str, model: Model | None) -> Resident:
+    """(train x [n, D], train y [n, C], test x, test y) on the device: images normalised, float32 and as `model` takes them
+    (None: as they are), labels one-hot. Made once per process and shared by runs.
+    """
+    key = (id(data), device, type(model) if model else None)  # data sets are kept for the life of the process
     with _MAKING:
         if key not in _RESIDENT:
-            made = []
+            made: list[Tensor] = []
             for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
                 pixels = torch.as_tensor(images).to(device, torch.float32).div_(255).unflatten(1, (info.image[0], -1))
                 mean, deviation = (pixels.new_tensor(values)[:, None] for values in (info.mean, info.deviation))
-                made += [pixels.sub_(mean).div_(deviation).flatten(1), torch.as_tensor(labels).to(device)]
-            _RESIDENT[key] = tuple(made)
+                x = pixels.sub_(mean).div_(deviation).flatten(1)
+                targets = F.one_hot(torch.as_tensor(labels), len(info.labels)).to(device, torch.float32)
+                made += [model.prepare(x) if model else x, targets]
+            _RESIDENT[key] = (made[0], made[1], made[2], made[3])
         return _RESIDENT[key]

@@ -81,7 +81,7 @@ class LowerBound(ProblemParameters):
     def data_bytes(self) -> int:
         return 2 * CLIENTS * DIMENSION * self.itemsize()
 
-    def draw_bytes(self, steps: int, batch_size: int) -> int:
+    def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:
         return 2 * steps * self.itemsize()
 
     def itemsize(self) -> int:

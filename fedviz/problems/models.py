@@ -40,39 +40,56 @@ class Model:
             pieces.append(bound * (2 * uniforms(seed, Purpose.INITIAL, client=layer, size=size) - 1))
         return like.new_tensor(np.concatenate(pieces))
 
+    def prepare(self, x: Tensor) -> Tensor:
+        """Flat images x [n, D] in the form that `logits` and `gradients` take."""
+        return x
+
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """[n, C] of one model w [d] on flat images x [n, D]."""
+        """[n, C] of one model w [d] on prepared images x [n, D]."""
         raise NotImplementedError
 
-    def gradients(self, u: Tensor, x: Tensor, y: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
-        """Into out [S, d]: gradients of sum_b sample_weights_sb loss_sb for S models u [S, d] on x [S, B, D], y [S, B]."""
-        out.copy_(torch.func.vmap(torch.func.grad(self._weighted_loss))(u, x, y, sample_weights))
+    def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
+        """Into out [S, d]: gradients of sum_b sample_weights_sb loss_sb for S models u [S, d].
+
+        x [S, B, D] prepared images, targets [S, B, C] one-hot labels, sample_weights [S, B]; the loss is the cross-entropy.
+        """
+        out.copy_(torch.func.vmap(torch.func.grad(self._weighted_loss))(u, x, targets, sample_weights))
         return out
 
-    def _weighted_loss(self, w: Tensor, x: Tensor, y: Tensor, sample_weights: Tensor) -> Tensor:
-        return F.cross_entropy(self.logits(w, x), y, reduction="none") @ sample_weights
+    def loss_and_gradient(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> tuple[float, Tensor]:
+        """(sum_b sample_weights_b loss_b, its gradient [d]) of one model w [d] on x [n, D], targets [n, C], sample_weights [n]."""
+        gradient, loss = torch.func.grad_and_value(self._weighted_loss)(w, x, targets, sample_weights)
+        return float(loss), gradient
+
+    def _weighted_loss(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> Tensor:
+        return -(self.logits(w, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
 
 
 class Softmax(Model):
-    """logits = W x + b, from zero. One client's W is contiguous: a cohort is one batched matrix product."""
+    """logits = W x + b, from zero. Row c of the parameters is (W_c, b_c), and every image ends with a 1: one matrix product each way."""
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return torch.cat([x, x.new_ones(len(x), 1)], 1)
 
     def start(self, like: Tensor, seed: int) -> Tensor:
         return like.new_zeros(self.dimension)
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        weight, bias = self.parts(w)
-        return torch.addmm(bias, x, weight.T)
+        return x @ w.view(self.labels, -1).T
 
-    def gradients(self, u: Tensor, x: Tensor, y: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
+    def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
         # Label-major products, [S, C, B]: both matrix products then run along rows as they lie in memory.
-        weight, bias = self.parts(u)
-        residual = torch.baddbmm(bias.unsqueeze(-1), weight, x.transpose(1, 2)).softmax(1)
-        residual.scatter_add_(1, y.unsqueeze(1), residual.new_full((), -1.0).expand(len(y), 1, y.shape[1]))
-        residual *= sample_weights.unsqueeze(1)
-        weight_gradient, bias_gradient = self.parts(out)
-        torch.bmm(residual, x, out=weight_gradient)
-        torch.sum(residual, 2, out=bias_gradient)
+        weights = u.view(len(u), self.labels, -1)
+        residual = torch.bmm(weights, x.transpose(1, 2)).softmax(1)
+        residual.sub_(targets.transpose(1, 2)).mul_(sample_weights.unsqueeze(1))
+        torch.bmm(residual, x, out=out.view(weights.shape))
         return out
+
+    def loss_and_gradient(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> tuple[float, Tensor]:
+        log_shares = self.logits(w, x).log_softmax(1)
+        loss = -(log_shares * targets).sum(1) @ sample_weights
+        residual = log_shares.exp_().sub_(targets).mul_(sample_weights.unsqueeze(1))
+        return float(loss), (residual.T @ x).flatten()
 
 
 class TwoLayer(Model):

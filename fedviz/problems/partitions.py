@@ -6,6 +6,7 @@ partition, whatever was made before.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Annotated, ClassVar, Literal
 
@@ -18,6 +19,10 @@ from fedviz.parameters import Parameters, parameter
 from fedviz.problems.base import ProblemError
 
 Indices = list[NDArray[np.int64]]
+
+
+class PartitionError(ProblemError):
+    """The data is there, but cannot be dealt as asked."""
 
 
 class PartitionParameters(Parameters):
@@ -33,15 +38,15 @@ class PartitionParameters(Parameters):
 
 
 def partition(parameters: PartitionParameters, labels: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
-    """N non-empty index arrays that use every index of labels [n] once. Raises ProblemError when a client would be empty."""
+    """N non-empty index arrays that use every index of labels [n] once. Raises PartitionError when a client would be empty."""
     if num_clients > len(labels):
-        raise ProblemError(
+        raise PartitionError(
             f"There are {len(labels):,} samples for {num_clients:,} clients: use at most {len(labels):,} clients."
         )
     parts = parameters.deal(labels, num_clients, seed)
     empty = sum(len(part) == 0 for part in parts)
     if empty:
-        raise ProblemError(
+        raise PartitionError(
             f"This partition leaves {empty:,} of {num_clients:,} clients without a sample: use fewer clients, another partition or seed."
         )
     return parts
@@ -95,11 +100,23 @@ class Similarity(PartitionParameters):
         owners = [np.flatnonzero(owned == y).tolist() or [y * num_clients // classes] for y in range(classes)]
         draws = uniforms(seed, Purpose.PARTITION, client=np.arange(len(labels)), size=2)
         anyone = np.where(draws[:, 0] < self.similarity, (draws[:, 1] * num_clients).astype(np.int64), -1).tolist()
-        sizes = [0] * num_clients
-        chosen = []
+        sizes, chosen = [0] * num_clients, []
+        # For each label a heap of (size, owner); entries whose size is out of date are passed over.
+        heaps = [[(0, client) for client in owner] for owner in owners]
+        owned_by: list[list[int]] = [[] for _ in range(num_clients)]
+        for label, owner in enumerate(owners):
+            for client in owner:
+                owned_by[client].append(label)
         for label, random_client in zip(labels.tolist(), anyone, strict=True):
-            client = random_client if random_client >= 0 else min(owners[label], key=sizes.__getitem__)
+            client = random_client
+            if client < 0:
+                heap = heaps[label]
+                while heap[0][0] != sizes[heap[0][1]]:
+                    heappop(heap)
+                client = heap[0][1]
             sizes[client] += 1
+            for owned_label in owned_by[client]:
+                heappush(heaps[owned_label], (sizes[client], client))
             chosen.append(client)
         order = np.argsort(chosen, kind="stable")
         return np.split(order, np.cumsum(sizes)[:-1])
@@ -210,7 +227,7 @@ class Shards(PartitionParameters):
 
     def deal(self, labels: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
         if num_clients * self.shards_per_client > len(labels):
-            raise ProblemError(
+            raise PartitionError(
                 f"{num_clients:,} clients with {self.shards_per_client} shards need {num_clients * self.shards_per_client:,} samples, "
                 f"there are {len(labels):,}: use fewer clients or shards."
             )

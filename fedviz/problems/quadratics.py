@@ -63,7 +63,7 @@ class Quadratics(ProblemParameters):
     def itemsize(self) -> int:
         return 8
 
-    def draw_bytes(self, steps: int, batch_size: int) -> int:
+    def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:
         return 2 * steps * self.dimension() * self.itemsize()
 
     def build(self, config: SimulationConfig, device: str, progress: Progress) -> Problem:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
+from fedviz.config import ConfigError
+
 if TYPE_CHECKING:
     from fedviz.config import SimulationConfig
 
@@ -59,7 +61,7 @@ def estimate(config: SimulationConfig) -> Estimate:
     cohort, probed = config.participation.cohort_size(clients), min(clients, config.probe.clients)
 
     def one_pass(of: int) -> int:
-        drawn = problem.draw_bytes(config.steps, config.batch_size)
+        drawn = problem.draw_bytes(config.steps, config.batch_size, clients, config.seed)
         return of * (_PASS_COPIES * d * size + drawn)
 
     probe = 0
@@ -75,7 +77,12 @@ def estimate(config: SimulationConfig) -> Estimate:
 
 
 def check(config: SimulationConfig, reference: SimulationConfig | None = None, *, free: int | None = None) -> None:
-    """Raise Refused where a run and its reference need more than 80 % of `free` (bytes; default: what is free now)."""
+    """Raise Refused where a run and its reference need more than 80 % of `free` (bytes; default: what is free now), and
+    ConfigError where the data cannot be dealt as asked.
+    """
+    found = config.problem.problem_with_data(config.num_clients, config.seed)
+    if found:
+        raise ConfigError([found])
     needed = estimate(config) + estimate(reference) if reference is not None else estimate(config)
     free = free_bytes() if free is None else free
     if needed.total <= SHARE * free:

@@ -16,19 +16,29 @@ if TYPE_CHECKING:
 
 class Executor(Protocol):
     def records(
-        self, config: SimulationConfig, *, progress: Callable[[str], None], device: Callable[[str], None]
+        self,
+        config: SimulationConfig,
+        *,
+        progress: Callable[[str], None],
+        device: Callable[[str], None],
+        between_steps: Callable[[], None],
     ) -> Generator[dict[str, Any], None, None]:
         """Record 0, then one a round, as plain dicts; closing the generator ends the computation.
 
         progress is told, in words, what is being prepared, and may raise to end the preparation; device is told where
-        the run computes. Raises what `simulate` raises.
+        the run computes; between_steps is called within a round, and may raise to leave it. Raises what `simulate` raises.
         """
         ...
 
 
 class ThreadExecutor:
     def records(
-        self, config: SimulationConfig, *, progress: Callable[[str], None], device: Callable[[str], None]
+        self,
+        config: SimulationConfig,
+        *,
+        progress: Callable[[str], None],
+        device: Callable[[str], None],
+        between_steps: Callable[[], None],
     ) -> Generator[dict[str, Any], None, None]:
         progress("Starting PyTorch.")
         # Here and not above: a server whose visitors only look at runs never needs torch.
@@ -39,5 +49,5 @@ class ThreadExecutor:
         # everywhere gives the same records everywhere. By name: only the simulation knows how torch is used.
         import_module("torch").set_num_threads(1)
         device(describe(config))
-        for record in simulate(config, progress=progress):
+        for record in simulate(config, progress=progress, between_steps=between_steps):
             yield record.to_dict()

@@ -1,8 +1,8 @@
 """Owns all runs of a process: the queue, one supervising thread for each run, the controls.
 
 A run and its reference are a pair: they start together, go through one gate, and are paused, stepped and stopped
-together; each ends by itself. At most `concurrent` pairs compute at a time, the others wait their turn. A paused pair
-gives up its place, so that somebody who pauses and leaves holds nobody up; when it goes on, it does so at once.
+together; each ends by itself. At most `concurrent` pairs compute at a time, the others wait their turn. A pair that is
+paused or paced gives up its place, so that somebody who pauses and leaves holds nobody up; when it goes on, it does so at once.
 
 Locks are taken in this order: the manager's, then a gate's or the journal's. A gate calls back with its lock released.
 """
@@ -85,7 +85,7 @@ class RunManager:
     # --- for pages and programs
 
     def submit(self, config: SimulationConfig, reference: SimulationConfig | None = None) -> Run:
-        """Take on a run, with a reference to compare it with. Raises Refused (memory, queue)."""
+        """Take on a run, with a reference to compare it with. Raises Refused (memory, queue), ConfigError (data)."""
         admission.check(config, reference)
         with self._lock:
             if self._closed:
@@ -113,7 +113,7 @@ class RunManager:
             return None
         run = self._stored(row, self.get(row.reference_id) if row.reference_id else None)
         _ = run.records  # read now, while errors can be told as what they are
-        if not run.live:  # else it belongs to another process and goes on
+        if not run.foreign:  # else it goes on, and what is kept would soon be old
             self._keep(run)
         return run
 
@@ -143,9 +143,10 @@ class RunManager:
     def set_pace(self, run_id: str, rounds_per_second: float | None) -> None:
         """At most so many rounds per second from now on; None for as fast as it goes. Raises ValueError."""
         self._control(run_id, partial(Gate.set_pace, rounds_per_second=rounds_per_second))
+        self._start_next()
 
     def stop(self, run_id: str) -> None:
-        """End the run and its reference; what they have recorded stays."""
+        """End the run and its reference, at the next local step; what they have recorded stays."""
         pair = self._pair(run_id)
         if pair is not None:
             self._stop(pair, RunState.STOPPED, "Stopped {where}.")
@@ -240,7 +241,7 @@ class RunManager:
                 pair.started = True
                 try:
                     admission.check(*(run.config for run in pair.runs))  # again: it may have waited for long
-                except Refused as error:
+                except (Refused, ConfigError) as error:
                     for member in range(len(pair.runs)):
                         self._end(pair, member, RunState.FAILED, str(error))
                     continue
@@ -252,7 +253,8 @@ class RunManager:
 
     def _computing(self) -> int:
         pairs = {id(pair): pair for pair in self._live.values()}.values()
-        return sum(pair.started and not pair.gate.settled for pair in pairs)
+        # A run that is held back to be watched leaves most of the time to others.
+        return sum(pair.started and not pair.gate.settled and pair.gate.pace is None for pair in pairs)
 
     def _start(self, pair: _Pair, member: int) -> None:
         run = pair.runs[member]
@@ -333,7 +335,12 @@ class RunManager:
         def device(name: str) -> None:
             run.device = name
 
-        with closing(self._executor.records(run.config, progress=progress, device=device)) as records:
+        def between_steps() -> None:
+            if gate.stopped:
+                raise _Stopped
+
+        computation = self._executor.records(run.config, progress=progress, device=device, between_steps=between_steps)
+        with closing(computation) as records:
             for round in range(run.config.rounds + 1):
                 if not gate.wait_for(member, round):
                     raise _Stopped

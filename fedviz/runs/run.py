@@ -36,6 +36,7 @@ class RunState(StrEnum):
         return self in LIVE
 
 
+ELSEWHERE = "It runs in another fedviz on this machine: control it there, and reload this page to see how far it is."
 LIVE = frozenset({RunState.QUEUED, RunState.PREPARING, RunState.RUNNING, RunState.PAUSED})
 
 
@@ -59,7 +60,8 @@ class Run:
         self.id, self.config, self.created, self.version, self.reference = id, config, created, version, reference
         self.device = device
         self.queue_position: int | None = None  # 1 is next
-        self._state, self._message = state, message
+        self.foreign = load is not None and state.live  # goes on in another process: can be looked at, not controlled
+        self._state, self._message = state, ELSEWHERE if self.foreign else message
         self._columns = Columns()
         self._load, self._loaded = load, None if load else self._columns.view
         self._gate: Gate | None = None
@@ -79,7 +81,9 @@ class Run:
 
     @property
     def live(self) -> bool:
-        """Whether this run or its reference can still get further: as long as it is, the controls work on both."""
+        """Whether this run or its reference can still get further here: as long as it is, the controls work on both."""
+        if self.foreign:
+            return False
         return not self.ended or (self.reference is not None and not self.reference.ended)
 
     @property
@@ -89,7 +93,7 @@ class Run:
         if gate is None or not state.live or state is RunState.QUEUED:
             return self._message
         if gate.stopped:
-            return "Stopping after this round." if state is RunState.RUNNING else "Stopping."
+            return "Stopping."
         if state is RunState.PAUSED:
             return f"Paused after round {self.round}."
         if state is RunState.RUNNING and gate.limit is not None:

@@ -99,7 +99,14 @@ class RunStore:
     # --- writing
 
     def save(self, row: Row | None, records: Sequence[tuple[str, int, str]]) -> None:
-        """Write a run's row, new or changed, and records (run id, round, JSON): all or none. Raises sqlite3.Error."""
+        """Write a run's row, new or changed, and records (run id, round, JSON): all or none.
+
+        Raises sqlite3.Error, and StoreError when the file is no longer there: SQLite would go on writing to nowhere.
+        """
+        if _identity(self.path) != self._file:
+            raise StoreError(
+                f"{self.path} was deleted or replaced while fedviz was using it. Start fedviz again to make a new one."
+            )
         with self._transaction():
             if row is not None:
                 self._writer.execute(
@@ -154,6 +161,7 @@ class RunStore:
                 for statement in _SCHEMA.split(";"):  # one by one: executescript would commit
                     self._writer.execute(statement)
                 self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        self._file = _identity(self.path)
         self._writer.execute("PRAGMA journal_mode = WAL")
         self._writer.execute("PRAGMA synchronous = FULL")  # at a few commits a second, a power cut need not cost any
         for row in self._rows("WHERE state IN (SELECT value FROM json_each(?))", json.dumps(sorted(LIVE))):
@@ -202,6 +210,15 @@ def interruption(last_round: int | None) -> str:
     """What is said of a run whose process ended first; last_round: the last that was kept."""
     where = "before its first record" if last_round is None else f"after round {last_round}"
     return f"Interrupted {where}: the server ended. Run it again to see it whole."
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file a path leads to; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _this_process() -> str:

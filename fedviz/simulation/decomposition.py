@@ -20,8 +20,9 @@ algorithm's own `direction`. How the formulas come about: ARCHITECTURE.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -66,6 +67,7 @@ class Probe:
     law: Law
     round: int
     clusters: Ids | None  # [N] behind sigma_K^2
+    between_steps: Callable[[], None] = lambda: None
 
     def measure(self) -> tuple[Decomposition, int]:
         """(the decomposition, sample gradients that it took)."""
@@ -90,9 +92,8 @@ class Probe:
     def passes(self, ids: Ids, *, replica: int = 0, full_batch: bool = False) -> Tensor:
         """[Q, d] Delta_i of a repetition of the round's passes of clients `ids`."""
         what = (self.config, self.problem, self.algorithm, self.state, self.w)
-        parts = [
-            bring_back(*what, chunk, self.round, replica=replica, full_batch=full_batch) for chunk in in_chunks(ids)
-        ]
+        how: Any = {"replica": replica, "full_batch": full_batch, "between_steps": self.between_steps}
+        parts = [bring_back(*what, chunk, self.round, **how) for chunk in in_chunks(ids)]
         return torch.cat([part.updates for part in parts])
 
     def full_gradients(self) -> FullGradients:

@@ -36,17 +36,19 @@ def bring_back(
     *,
     replica: int = 0,
     full_batch: bool = False,
+    between_steps: Callable[[], None] = lambda: None,
 ) -> LocalResult:
     """What clients `ids` [S] bring back in `round` from w [d], as the algorithm asks for it. Changes nothing.
 
     replica 0 is the training run; others are independent repetitions of the round with fresh minibatches, and bring updates alone.
-    full_batch: every local step takes the full-data gradient instead of a minibatch's.
+    full_batch: every local step takes the full-data gradient instead of a minibatch's. between_steps may raise to leave.
     """
     if config.algorithm.local == "gradient":
         return LocalResult(problem.client_gradients(w, ids))
     draws = None if full_batch else problem.draws(ids, round, config.steps, replica)
 
     def gradient(u: Tensor, step: int, out: Tensor) -> None:
+        between_steps()
         if full_batch:
             out.copy_(problem.client_gradients(u, ids))
         else:

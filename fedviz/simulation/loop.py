@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,18 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    config: SimulationConfig, *, resume_from: Checkpoint | None = None, progress: Progress = lambda _: None
+    config: SimulationConfig,
+    *,
+    resume_from: Checkpoint | None = None,
+    progress: Progress = lambda _: None,
+    between_steps: Callable[[], None] = lambda: None,
 ) -> Iterator[RoundRecord]:
     """Record 0, then one record a round; with `resume_from`, the records after the checkpoint's round, as if never stopped.
 
-    progress is told, in words, what is being prepared. Raises ProblemError (data), Diverged (after the last finite record).
+    progress is told, in words, what is being prepared; between_steps is called between local steps, and may raise to leave a round
+    that takes long. Raises ProblemError (data), Diverged (after the last finite record).
     """
-    run = Simulation(config, progress)
+    run = Simulation(config, progress, between_steps)
     if resume_from is None:
         run.begin()
         yield run.record(0, np.empty(0, dtype=np.int64), [], None, run.seconds)
@@ -53,9 +58,14 @@ def simulate(
 class Simulation:
     """The moving parts of one run: problem, algorithm, w, state, costs."""
 
-    def __init__(self, config: SimulationConfig, progress: Progress) -> None:
+    def __init__(
+        self,
+        config: SimulationConfig,
+        progress: Progress = lambda _: None,
+        between_steps: Callable[[], None] = lambda: None,
+    ) -> None:
         began = time.perf_counter()
-        self.config = config
+        self.config, self.between_steps = config, between_steps
         self.problem: Problem = config.problem.build(config, choose(config), progress)
         self.participation = participation_of(config)
         self.clusters = clusters_of(config)
@@ -98,7 +108,17 @@ class Simulation:
         began = time.perf_counter()
         config = self.config
         decomposition, law = None, self.participation.law(round)
-        probe = Probe(config, self.problem, self.algorithm, self.state, self.w, law, round, self.measured_clusters)
+        probe = Probe(
+            config,
+            self.problem,
+            self.algorithm,
+            self.state,
+            self.w,
+            law,
+            round,
+            self.measured_clusters,
+            self.between_steps,
+        )
         if config.probe_every and round % config.probe_every == 0:
             decomposition, spent = probe.measure()
             self._charge_probe(spent)
@@ -108,7 +128,9 @@ class Simulation:
         cohort = Cohort(round, clients, self.problem.client_weights[clients] * scale)
         result = None
         if len(ids):
-            result = bring_back(config, self.problem, self.algorithm, self.state, self.w, ids, round)
+            result = bring_back(
+                config, self.problem, self.algorithm, self.state, self.w, ids, round, between_steps=self.between_steps
+            )
             self.last_visit[ids] = round
             self._charge(ids)
         window = self._measure_window(probe, cohort, result)
@@ -193,6 +215,8 @@ class Simulation:
         return {"cold": float(1 - warm.mean()), **({"staleness": float(ages.mean())} if len(ages) else {})}
 
     def _hint(self) -> str:
+        if self.last_visit.max() == 0:
+            return "The starting point itself is beyond what the numbers can hold: choose a smaller start or smaller coefficients."
         reach = self.config.client_lr * self.config.steps
         return (
             f"The steps are too long: client rate times local steps is {reach:.3g}, server rate {self.config.server_lr:.3g}. "

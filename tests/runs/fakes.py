@@ -49,7 +49,7 @@ class Scripted:
         self.script = script
         self.closed = 0
 
-    def records(self, config, *, progress, device) -> Iterator[dict]:
+    def records(self, config, *, progress, device, between_steps) -> Iterator[dict]:
         try:
             device("a device")
             for round in range(config.rounds + 1):

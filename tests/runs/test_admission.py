@@ -33,7 +33,7 @@ def test_no_probe_takes_no_memory_and_clusters_take_less_than_clients():
 
 
 def test_a_run_that_needs_too_much_is_refused_with_both_numbers():
-    big = SimulationConfig.read({"num_clients": 10_000})
+    big = SimulationConfig.read({"num_clients": 5_000})
     needed = estimate(big).total
     check(big, free=int(needed / 0.79))
     with pytest.raises(Refused) as refusal:

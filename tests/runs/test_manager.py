@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fedviz.config import ConfigError, SimulationConfig
 from fedviz.problems import ProblemError
 from fedviz.runs import Refused, RunManager, RunState, RunStore, admission
 from fedviz.runs import manager as manager_module
@@ -235,7 +236,7 @@ def test_a_round_in_flight_when_stop_is_pressed_is_kept(start):
     executor.let(2)
     until(lambda: executor.begun == {"fedavg": 3})
     manager.stop(run.id)
-    assert (run.state, run.message) == (RunState.RUNNING, "Stopping after this round.")
+    assert (run.state, run.message) == (RunState.RUNNING, "Stopping.")
     executor.let(1000)
     until(lambda: ended(run))
     assert (run.state, rounds_of(run)) == (RunState.STOPPED, [0, 1, 2, 3])
@@ -537,3 +538,75 @@ print([name for name in ("torch", "streamlit") if name in sys.modules], run.id)
 @pytest.fixture(autouse=True)
 def _log_at_warning(caplog):
     caplog.set_level(logging.WARNING)
+
+
+def test_stop_leaves_a_round_that_takes_long_at_the_next_local_step(path):
+    """A round whose measurement takes 16 repetitions of 10,000 local steps is stopped in the middle, with the real engine."""
+    problem = {"kind": "quadratics", "curvature": [[1.0]], "linear": [[0.0]], "start": [1.0]}
+    long = config(
+        problem=problem, participation={"pattern": "full"}, num_clients=1, local_steps=10_000, client_lr=1e-9, rounds=200,
+        probe_every=1, probe={"replicas": 16},
+    )  # fmt: skip
+    with RunManager(RunStore(path)) as manager:
+        run = manager.submit(long)
+        until(lambda: run.state is RunState.RUNNING, 30)
+        manager.stop(run.id)
+        until(lambda: ended(run))
+        assert run.state is RunState.STOPPED
+        assert run.message == f"Stopped after round {run.round}."
+
+
+def test_a_run_that_is_paced_leaves_its_place_to_others(start):
+    manager = start(concurrent=1)
+    slow = manager.submit(config(rounds=1000))
+    manager.set_pace(slow.id, 2.0)
+    quick = manager.submit(config(rounds=3))
+    until(lambda: ended(quick))
+    assert quick.state is RunState.FINISHED
+    assert not ended(slow)
+
+
+def test_a_database_that_is_deleted_under_a_run_fails_the_run_and_keeps_it_readable(start, path):
+    manager = start()
+    run = manager.submit(config(rounds=100_000))
+    manager.set_pace(run.id, 50.0)
+    until(lambda: run.round > 3)
+    for file in path.parent.glob("runs.sqlite*"):
+        file.unlink()
+    until(lambda: ended(run))
+    assert run.state is RunState.FAILED
+    assert "was deleted or replaced" in run.message
+    assert manager.get(run.id) is run
+    assert len(run.records) > 3
+
+
+def test_a_run_whose_data_cannot_be_dealt_is_refused_before_it_starts(start):
+    """At similarity 1 every sample goes to a random one of 10,000 clients: about a third of them get none."""
+    impossible = SimulationConfig.read(
+        {
+            "num_clients": 10_000,
+            "problem": {"kind": "classification", "partition": {"name": "similarity", "similarity": 1.0}},
+        }
+    )
+    with pytest.raises(
+        ConfigError, match=r"num_clients: got 10,000\. This partition leaves 3,\d+ of 10,000 clients without a sample"
+    ):
+        start().submit(impossible)
+
+
+def test_a_run_of_another_server_on_the_same_store_is_shown_as_such_and_read_anew_each_time(start):
+    here, there = start(), start()
+    run = there.submit(config(rounds=1000))
+    there.set_pace(run.id, 50.0)
+    until(lambda: run.round > 2)
+    until(lambda: here.get(run.id) is not None and len(here.get(run.id).records) > 2)
+    seen = here.get(run.id)
+    assert (seen.foreign, seen.live, seen.state) == (True, False, RunState.RUNNING)
+    assert "another fedviz" in seen.message
+    for act in (here.pause, here.resume, here.step, here.stop):
+        act(run.id)
+    assert run.live
+    until(lambda: here.get(run.id).round > seen.round)
+    there.stop(run.id)
+    until(lambda: here.get(run.id).state is RunState.STOPPED)
+    assert not here.get(run.id).foreign

@@ -160,7 +160,8 @@ def catalogue(
             lines = [f"[bold]{escape(entry['title'])}[/bold]  {escape(entry['summary'])}"]
             lines += [f"{what}: {escape(value)}" for what, value in entry["costs"].items()]
             lines += [
-                escape(f"{p['name']} {p['symbol']}= {default_of(p)} ({allowed(p)}): {p['help']}") for p in entry["parameters"]
+                escape(f"{p['name']} = {default_of(p)} ({allowed(p)}) {p['symbol']}: {p['help']}")
+                for p in entry["parameters"]
             ]
             table.add_row(escape(entry["choose"]), "\n".join(lines))
         console.print(table)
@@ -176,8 +177,12 @@ def reproduce(
     budget: Annotated[float | None, typer.Option(min=0, help="Begin no run after so many minutes.")] = None,
     cost: Annotated[str, typer.Option(help="Try claims up to this cost: seconds, minutes or hours.")] = "minutes",
     must_run: Annotated[bool, typer.Option("--must-run", help="Only the must-run list: a few minutes in all.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side; by default one for each processor.")] = None,
-    save: Annotated[bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the table.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs side by side; by default one for each processor.")
+    ] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the table.")
+    ] = False,
 ) -> None:
     """Try what the papers claim: the paper's value, the value here with its spread over seeds, and a verdict.
 
@@ -210,7 +215,7 @@ def reproduce(
 
 
 def _try(claims: list[Claim], seeds: int | None, must_run: bool, budget: float | None, workers: int) -> list[Result]:
-    """Make the runs that the claims need, with a progress bar in rounds, and judge the claims."""
+    """Make the runs that the claims need, with a progress bar, and judge the claims."""
     from fedviz.papers import reproduce as engine
 
     numbers = {claim.id: engine.seeds_of(claim, seeds, must_run) for claim in claims}
@@ -229,20 +234,21 @@ def _try(claims: list[Claim], seeds: int | None, must_run: bool, budget: float |
 def _print_results(results: list[Result]) -> None:
     from fedviz.papers.report import spread
 
-    table = Table("claim", "run", "paper", "here", "verdict", show_lines=True)
+    table = Table("claim", "run", "paper", "here", "verdict")
     for result in results:
-        expectation, arms = result.claim.expectation, result.values
-        expected = [expectation.expected_of(arm) if expectation and arm in expectation.arms else "" for arm in arms]
+        expectation = result.claim.expectation
         verdict = f"{result.verdict}: {result.why}"
         if result.verdict == "not reproduced" and not result.claim.should_hold:
             verdict += " (known)"
-        table.add_row(
-            f"{result.claim.id}\n{result.claim.statistic or ''}\n{len(result.seeds)} seeds, {result.seconds:.0f} s",
-            "\n".join(arms),
-            "\n".join(expected),
-            "\n".join(spread(values) for values in arms.values()),
-            escape(verdict),
-        )
+        count = f"{len(result.seeds)} seed{'' if len(result.seeds) == 1 else 's'}, {result.seconds:.0f} s"
+        about = f"{result.claim.id}\n{result.claim.statistic} ({count})" if result.values else result.claim.id
+        rows = [
+            (arm, expectation.expected_of(arm) if expectation and arm in expectation.arms else "", spread(values))
+            for arm, values in result.values.items()
+        ] or [("", "", "")]
+        for place, row in enumerate(rows):  # what is said of the whole claim stands beside its first run
+            table.add_row(escape(about) if place == 0 else "", *row, escape(verdict) if place == 0 else "")
+        table.add_section()
     console.print(table)
 
 
@@ -250,6 +256,8 @@ _EVALUATION = {
     "train_loss": "training loss",
     "test_loss": "test loss",
     "test_accuracy": "test accuracy",
+    "objective": "objective",
+    "mean_objective": "mean of the clients' objectives",
     "gradient_norm_sq": "|grad f|²",
     "distance": "distance to the optimum",
 }

@@ -38,10 +38,10 @@ MUTANTS: dict[str, Mutant] = {
     "fedvarp-order": Mutant(
         "fedviz/algorithms/base.py",
         "        v = self.direction(state, cohort, result)\n"
-        "        return w - s.server_lr * s.client_lr * s.steps * v, self.remember(state, cohort, result)",
+        "        return w - self.setting.server_lr * self.reach * v, self.remember(state, cohort, result)",
         "        state = self.remember(state, cohort, result)\n"
         "        v = self.direction(state, cohort, result)\n"
-        "        return w - s.server_lr * s.client_lr * s.steps * v, state",
+        "        return w - self.setting.server_lr * self.reach * v, state",
         "memories are refreshed before the direction is formed",
     ),
     "correction-sign": Mutant(
@@ -52,7 +52,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "scaffold-corrected-memory": Mutant(
         "fedviz/simulation/local_pass.py",
-        'updates = raw.clone() if "gradients" in needs else raw',
+        "updates = raw.clone()",
         "updates = raw",
         "control variates are made of corrected gradients",
     ),
@@ -88,18 +88,18 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "prox-anchor": Mutant(
         "fedviz/simulation/local_pass.py",
-        "prox = (u - w).mul_(mu)",
+        "prox = (u - start).mul_(mu)",
         "prox = (u - u).mul_(mu)",
         "the proximal term is anchored at the moving model",
     ),
     "probe-shares-minibatches": Mutant(
         "fedviz/simulation/decomposition.py",
-        "for replica in range(1, REPLICAS + 1)",
-        "for replica in (1,) * REPLICAS",
+        "for j in range(1, settings.replicas + 1)",
+        "for j in (1,) * settings.replicas",
         "the repetitions of a probe are copies",
     ),
     "dispersion-without-noise-correction": Mutant(
-        "fedviz/simulation/decomposition.py",
+        "fedviz/simulation/estimators.py",
         "return float(seen - self.variances[part.rows].mean() / len(self.x))",
         "return float(seen)",
         "minibatch noise is counted as heterogeneity",
@@ -112,9 +112,69 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "cyclic-window": Mutant(
         "fedviz/participation/cyclic.py",
-        "(round - 1 + offset) // self.availability",
-        "(round - 1 + offset) // (self.availability + 1)",
+        "(round - 1 + self.offset) // self.parameters.availability",
+        "(round - 1 + self.offset) // (self.parameters.availability + 1)",
         "a group stays on duty a round too long",
+    ),
+    "mifa-gain": Mutant(
+        "fedviz/algorithms/mifa.py",
+        "return size / self.setting.num_clients",
+        "return 1.0",
+        "MIFA steps as far as FedVARP",
+    ),
+    "window-edge": Mutant(
+        "fedviz/algorithms/amplified.py",
+        "if cohort.round % self.window == 0:",
+        "if (cohort.round + 1) % self.window == 0:",
+        "windows end a round too soon",
+    ),
+    "last-round-amplified": Mutant(
+        "fedviz/algorithms/amplified.py",
+        'start = state["window_start"]\n            w = start + ',
+        'start = state["window_start"]\n            w = w + 0 * start + ',
+        "the window's move is added to the move already made",
+    ),
+    "corrections-thaw": Mutant(
+        "fedviz/algorithms/amplified.py",
+        'state["presence"][cohort.clients] += q\n        return state',
+        'state["presence"][cohort.clients] += q\n        state["client_variates"][cohort.clients] = result.gradients\n        return state',
+        "corrections change inside a window",
+    ),
+    "yogi-sign": Mutant(
+        "fedviz/algorithms/server_optimisers.py",
+        "squared * (old - squared).sign()",
+        "squared * (squared - old).sign()",
+        "FedYogi's memory of sizes moves the wrong way",
+    ),
+    "adam-bias-correction": Mutant(
+        "fedviz/algorithms/server_optimisers.py",
+        "moved = w - self.setting.server_lr * momentum / (sizes.sqrt() + p.epsilon)",
+        "moved = w - self.setting.server_lr * momentum / (1 - p.beta1) / (sizes.sqrt() + p.epsilon)",
+        "momentum is corrected as in the first step of Adam",
+    ),
+    "size-weights": Mutant(
+        "fedviz/problems/classifier.py",
+        "of_sample[order] = np.repeat(p / self.counts, self.counts)",
+        "of_sample[order] = 1 / len(order)",
+        "the objective counts samples instead of clients",
+    ),
+    "empty-window-member": Mutant(
+        "fedviz/algorithms/amplified.py",
+        'seen = state["presence"] > 0',
+        'seen = state["presence"] > -1',
+        "clients that were absent for a window lose their variates",
+    ),
+    "no-floor": Mutant(
+        "fedviz/problems/partitions.py",
+        "whole[client], whole[largest] = whole[largest][:1], whole[largest][1:]",
+        "pass",
+        "clients may be left without a sample",
+    ),
+    "gate-limit": Mutant(
+        "fedviz/runs/gate.py",
+        "self._limit + 1",
+        "self._limit + 2",
+        "a step is two rounds",
     ),
     "running-mean-drifts": Mutant(
         "fedviz/algorithms/fedvarp.py",
@@ -138,38 +198,15 @@ def applied(name: str, folder: Path) -> None:
 
 
 def suite(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The engine's tests on the copy, up to the first failure."""
-    tests = sorted(
-        str(path.relative_to(folder)) for path in (folder / "tests").glob("test_*.py") if path.stem not in _BESIDE
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-m",
-        "not slow and not browser",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-    ]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    """The tests of the engine, the charts and the gate on the copy, up to the first failure."""
+    tests = sorted(path for path in (folder / "tests").glob("test_*.py") if path.stem not in _BESIDE)
+    tests += [folder / "tests" / "runs" / "test_gate.py"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not browser", "-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([*command, *tests], cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
 
-_BESIDE = {
-    "test_bootstrap",
-    "test_figures",
-    "test_command_line",
-    "test_documentation",
-}  # nothing of the engine is in them
+_BESIDE = {"test_bootstrap", "test_command_line"}  # they see nothing of what the mistakes are about
 
 
 def main() -> int:

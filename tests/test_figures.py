@@ -152,6 +152,12 @@ def test_numbers_have_three_significant_digits(value, text):
     assert style.number(value) == text
 
 
+def test_settings_are_written_without_zeros_at_the_end():
+    texts = [style.number(value, trim=True) for value in (0.3, 20, 1500.0, -2.5, 0.0004, 1_000_000)]
+    assert texts == ["0.3", "20", "1,500", "−2.5", "4×10⁻⁴", "1×10⁶"]
+    assert style.percent(0.05, trim=True) == "5 %"
+
+
 def test_shares_are_written_in_percent():
     assert style.percent(0.8056) == "80.6 %"
 
@@ -283,8 +289,47 @@ def test_cold_start_is_shaded_by_degree_up_to_its_last_round_and_named():
     assert [(s["x0"], s["x1"]) for s in shades] == [(0, 1), (1, 2), (2, 3)]
     opacities = [float(s["fillcolor"].rstrip(")").split(",")[-1]) for s in shades]
     assert opacities == sorted(opacities, reverse=True)
-    assert layout["meta"]["shaded"] == "cold start until round 2"
+    assert layout["meta"]["shaded"] == "grey: some clients not yet remembered, until round 2"
     assert figures.loss([evaluated([1.0, 1.0])]).spec["layout"]["meta"]["shaded"] == ""
+
+
+def test_memories_that_are_empty_at_the_start_only_are_not_shaded():
+    run = view([record(r, evaluation={"train_loss": 1.0}, diagnostics={"cold": float(r == 0)}) for r in range(3)])
+    for records in (run, view([record(0, evaluation={"train_loss": 1.0}, diagnostics={"cold": 1.0})])):
+        layout = figures.loss([records]).spec["layout"]
+        assert (layout["shapes"], layout["meta"]["shaded"]) == ([], "")
+
+
+QUADRATICS = {
+    "problem": {"kind": "quadratics", "curvature": [[2.0], [0.0]], "linear": [[1.0], [-1.0]], "start": [1.0]},
+    "num_clients": 2,
+    "participation": {"pattern": "full"},
+    "local_steps": 2,
+    "client_lr": 0.1,
+    "rounds": 3,
+    "eval_every": 1,
+    "probe_every": 1,
+}
+
+
+def test_a_real_run_of_quadratics_shows_the_objective():
+    """f(w) = w^2 / 2 from w = 1; w after a round of FedAvg, by hand: the passes end at 0.46 and 1.2, their mean is 0.83."""
+    from fedviz.config import SimulationConfig, fill_in
+    from fedviz.simulation.loop import simulate
+
+    config = SimulationConfig.read(fill_in({**QUADRATICS, "algorithm": {"name": "fedavg"}}))
+    run = view([r.to_dict() for r in simulate(config)], num_clients=2, rounds=3)
+    figure = figures.loss([run])
+    assert figure.spec["layout"]["title"]["text"] == "Objective"
+    assert figure.spec["layout"]["yaxis"]["type"] == "log"
+    assert numbers(figure.spec["data"][0]["y"])[:2] == pytest.approx([0.5, 0.83**2 / 2])
+    assert figures.reading(run).startswith("At round 3: ")
+
+
+def test_rounding_below_zero_at_the_optimum_is_a_gap_on_the_log_scale():
+    figure = figures.loss([analytic([4.0, 1e-18, -1e-18, 0.0], [1.0] * 4)])
+    assert figure.spec["layout"]["yaxis"]["type"] == "log"
+    assert "zero or below" in notes(figure)
 
 
 # --- decomposition --------------------------------------------------------------------------------------------------
@@ -363,9 +408,45 @@ def test_the_relative_view_divides_by_the_squared_length_of_the_mean_direction()
     assert np.isnan(numbers(part(figure, "noise")["y"])[1])  # a length estimated below zero divides nothing
     assert not traces(figure, legendgroup="total")
     assert {t["name"]: t["meta"]["now"] for t in figure.spec["data"] if t["meta"].get("readout")} == {
-        "κ": "0.250",
+        "length along the gradient κ": "0.250",
         "cosine": "0.500",
     }
+
+
+def test_all_numbers_of_the_legend_are_of_one_probe():
+    run = probed(parts(), parts(participation=1.0, shrinkage=None, cosine=None))
+    figure = figures.decomposition(run)
+    now = {t["name"]: t["meta"]["now"] for t in figure.spec["data"]}
+    assert now["who took part"] == "1.00"
+    assert now["length along the gradient κ"] == now["cosine"] == "–"
+    # A probe that has nothing relative to show is passed over by all of them.
+    now = {
+        t["name"]: t["meta"]["now"]
+        for t in figures.decomposition(probed(parts(), parts(direction_norm_sq=-1.0, cosine=0.9)), relative=True).spec[
+            "data"
+        ]
+    }
+    assert (now["who took part"], now["cosine"]) == ("0.500", "0.500")
+
+
+def test_the_drift_that_noise_causes_is_told_where_it_was_measured():
+    def told(run):
+        return [
+            t["meta"]["now"] for t in figures.decomposition(run).spec["data"] if t["name"] == "drift that noise causes"
+        ]
+
+    assert told(probed(parts(mode="full", noise_drift=0.25))) == ["0.250"]
+    assert told(probed(parts(noise_drift=None))) == []
+
+
+def test_columns_that_are_absent_altogether_are_left_out():
+    bare = {k: v for k, v in parts().items() if k in ("participation", "noise", "drift", "total", "mode")}
+    run = probed(bare)
+    names = [t["name"] for t in figures.decomposition(run).spec["data"]]
+    assert names == ["who took part", "minibatch noise", "client drift", "total"]
+    assert figures.reading(run) == "At round 1: 25 % who took part · 12 % minibatch noise · 62 % client drift."
+    assert not figures.heterogeneity(run).spec["data"]
+    assert figures.windows(run) is None
 
 
 def test_the_theory_split_moves_the_participants_noise_and_keeps_the_total():
@@ -397,10 +478,13 @@ def test_the_reference_stands_beside_the_run_and_its_participation_over_it_dotte
 
 
 def test_the_independent_check_has_its_error_bar_where_it_was_taken():
-    figure = figures.decomposition(probed(parts(), parts(check=15.0, check_error=0.5)))
-    [check] = traces(figure, name="checked by random cohorts")
+    run = probed(parts(), parts(check=15.0, check_error=0.5), parts())
+    figure = figures.decomposition(run, replace(run, name="FedAvg", role="reference"))
+    check, other = traces(figure, name="check of the total")
     assert (numbers(check["x"]), numbers(check["y"]), numbers(check["error_y"]["array"])) == ([2], [15.0], [0.5])
-    assert not traces(figures.decomposition(probed(parts())), name="checked by random cohorts")
+    assert check["meta"]["now"] == "15.0 ± 0.500 (round 2)"
+    assert (check["mode"], other["xaxis"]) == ("markers", "x2")
+    assert not traces(figures.decomposition(probed(parts())), name="check of the total")
 
 
 def test_the_note_says_when_drift_includes_the_noise_bias():
@@ -417,24 +501,121 @@ def test_reading_gives_the_shares_of_the_latest_probe_or_of_that_at_the_cursor()
     assert figures.reading(run, 1) == "At round 1: 12 % who took part · 3 % minibatch noise · 85 % client drift."
 
 
-def test_reading_names_the_group_bias_only_where_there_is_one_and_counts_negatives_as_zero():
-    run = probed(parts(participation=1.0, bias=1.0, noise=-5.0, drift=2.0, perpendicular=None))
-    assert figures.reading(run) == (
-        "At round 1: 25 % who took part · 25 % which group was on duty · 0 % minibatch noise · 50 % client drift."
+def test_reading_names_the_bias_only_where_there_is_one_and_counts_negatives_as_zero():
+    biased = parts(participation=1.0, bias=1.0, noise=-5.0, drift=2.0, perpendicular=None)
+
+    def said(**more):
+        return figures.reading(probed(biased, **more))
+
+    assert said() == (
+        "At round 1: 25 % who took part · 25 % who was available · 0 % minibatch noise · 50 % client drift."
+    )
+    duty = np.ones((10, 4), dtype=bool)
+    assert "25 % which group was on duty" in said(available=duty)
+    assert "25 % old memories" in said(algorithm="mifa")
+    assert "25 % who was on duty and old memories" in said(algorithm="mifa", available=duty)
+
+
+def against(mine, theirs, **more):
+    reference = probed(*theirs, name="FedAvg", algorithm="fedavg", role="reference")
+    return figures.reading(probed(*mine, **more), reference=reference)
+
+
+def test_reading_leads_with_the_comparison_and_leaves_out_a_much_shorter_step():
+    mine = parts(participation=0.3, noise=0.1, drift=99.0, total=99.4, shrinkage=0.04, perpendicular=0.1)
+    assert against([mine], [parts(participation=6.0)]) == (
+        "At round 1: who took part adds 0.300 to FedVARP's error, 20.0 times less than to FedAvg's (6.00). Apart from a step much "
+        "shorter than the gradient, FedVARP's error is 60 % who took part · 20 % minibatch noise · 20 % drift across the gradient."
+    )
+    assert figures.reading(probed(mine)) == (
+        "At round 1: 60 % who took part · 20 % minibatch noise · 20 % drift across the gradient, apart from a step much shorter than "
+        "the gradient."
     )
 
 
-def test_reading_says_that_raw_drift_is_mostly_a_shorter_step_and_compares_with_the_reference():
-    run = probed(parts(participation=0.1, noise=0.0, drift=99.9, shrinkage=0.04, cosine=0.95))
-    reference = probed(parts(participation=5.0), name="FedAvg")
-    assert figures.reading(run, reference=reference) == (
-        "At round 1: <1 % who took part · 0 % minibatch noise · >99 % client drift (mostly a shorter step: κ 0.0400, cosine 0.950)."
-        " FedAvg's part from who took part is 50.0 times as large."
+@pytest.mark.parametrize(
+    ("mine", "theirs", "words"),
+    [
+        (5.0, 0.5, "adds 5.00 to FedVARP's error, 10.0 times as much as to FedAvg's (0.500)"),
+        (1.2, 1.0, "adds 1.20 to FedVARP's error, 20.0 % more than to FedAvg's (1.00)"),
+        (0.75, 1.0, "adds 0.750 to FedVARP's error, 25.0 % less than to FedAvg's (1.00)"),
+        (1.02, 1.0, "adds 1.02 to FedVARP's error, about the same as to FedAvg's (1.00)"),
+        (1.0, 1.0, "adds 1.00 to FedVARP's error, and as much to FedAvg's"),
+        (0.0, 1.0, "adds nothing to FedVARP's error, and 1.00 to FedAvg's"),
+        (-0.5, 1.0, "adds −0.500 to FedVARP's error, and 1.00 to FedAvg's"),
+    ],
+)
+def test_comparisons_are_in_plain_words(mine, theirs, words):
+    assert f"who took part {words}. " in against([parts(participation=mine)], [parts(participation=theirs)])
+
+
+def test_the_comparison_counts_the_bias_with_who_took_part():
+    mine = parts(participation=1.0, bias=1.0)
+    assert (
+        "who took part and who was available add 2.00 to FedVARP's error, 4.00 times less than to FedAvg's (8.00)"
+        in (against([mine], [parts(participation=3.0, bias=5.0)]))
     )
+
+
+def test_where_everybody_takes_part_drift_is_compared():
+    mine, theirs = parts(participation=0.0, drift=1.0), parts(participation=0.0, drift=50.0)
+    assert "client drift adds 1.00 to FedVARP's error, 50.0 times less than to FedAvg's (50.0)" in against(
+        [mine], [theirs]
+    )
+
+
+def test_runs_are_compared_at_a_probe_that_both_have():
+    two, one = [parts(participation=1.0), parts(participation=2.0)], [parts(participation=4.0)]
+    assert against(two, one).startswith("At round 1: who took part adds 1.00 to FedVARP's error, 4.00 times less")
+    # A reference that ended long ago is not compared with.
+    assert against([*two, parts()], one) == figures.reading(probed(*two, parts()))
+
+
+def test_the_relative_comparison_says_that_each_is_measured_against_its_own_step():
+    reference = probed(parts(direction_norm_sq=2.0), name="FedAvg", role="reference")
+    assert figures.reading(probed(parts()), relative=True, reference=reference) == (
+        "At round 1: measured against each run's own step, who took part adds 0.500 to FedVARP's error, 4.00 times less than to "
+        "FedAvg's (2.00). FedVARP's error is 50 % who took part · 25 % minibatch noise · 25 % drift across the gradient; together 1.00 "
+        "of the step's squared length."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kappa", "cosine", "words"),
+    [
+        (0.7, 0.9, " (mostly a step shorter than the gradient)"),
+        (4.0, 0.9, " (mostly a step longer than the gradient)"),
+        (-2.0, -0.9, " (mostly a step against the gradient)"),
+        (None, 0.9, ""),
+        (0.7, None, ""),
+        (0.04, None, ""),
+    ],
+)
+def test_how_the_step_is_off_is_said_only_where_it_is_so(kappa, cosine, words):
+    run = probed(parts(participation=0.0, noise=0.0, drift=10.0, shrinkage=kappa, cosine=cosine, perpendicular=0.5))
+    assert figures.reading(run) == (f"At round 1: 0 % who took part · 0 % minibatch noise · 100 % client drift{words}.")
+
+
+def test_reading_says_where_all_of_the_error_is_a_shorter_step():
+    run = probed(parts(participation=0.0, noise=0.0, drift=10.0, shrinkage=0.1, cosine=1.0, perpendicular=0.0))
+    assert figures.reading(run) == "At round 1: all of the error is a step much shorter than the gradient."
 
 
 def test_reading_does_not_call_drift_across_the_gradient_a_shorter_step():
     assert "shorter" not in figures.reading(probed(parts(participation=0.0, drift=14.0, perpendicular=8.0)))
+
+
+@pytest.mark.parametrize("rest", [1e-26, 0.0, -1e-30])
+def test_what_rounding_leaves_is_no_error(rest):
+    gone = parts(participation=0.0, noise=0.0, drift=rest, total=rest, perpendicular=0.0)
+    assert figures.reading(probed(gone)) == "At round 1: no error beyond rounding."
+    assert against([gone], [parts()]) == "At round 1: no error beyond rounding with FedVARP; with FedAvg, 16.0."
+
+
+def test_rounding_is_seen_against_the_largest_error():
+    small = parts(participation=0.0, noise=0.0, drift=1e-10, total=1e-10, perpendicular=None)
+    assert "100 % client drift" in figures.reading(probed(small))
+    assert figures.reading(probed(parts(total=1e12), small)) == "At round 2: no error beyond rounding."
 
 
 def test_relative_reading_uses_the_drift_across_the_gradient():
@@ -532,15 +713,82 @@ def test_label_counts_with_empty_clients_and_many_labels_are_drawn():
 # --- heterogeneity --------------------------------------------------------------------------------------------------
 
 
-def test_heterogeneity_shows_both_dissimilarities_and_the_age_in_a_panel_of_its_own():
-    run = view([record(r, [0], decomposition=parts(), diagnostics={"staleness": 2.0 + r}) for r in range(1, 4)])
+def test_heterogeneity_shows_the_spreads_and_the_age_in_panels_with_headings():
+    probe = parts(state_error=7.0, largest_cluster_dissimilarity=3.0)
+    run = view([record(r, [0], decomposition=probe, diagnostics={"staleness": 2.0 + r}) for r in range(1, 4)])
     figure = figures.heterogeneity(run)
-    assert {t["name"]: numbers(t["y"])[-1] for t in figure.spec["data"]} == {
-        "all clients σ_g²": 5.0, "within 10 clusters σ_K²": 1.0, "mean age of memories (rounds)": 5.0,
+    drawn = [t for t in figure.spec["data"] if not t["meta"].get("readout")]
+    assert {t["name"]: numbers(t["y"])[-1] for t in drawn} == {
+        "all clients σ_g²": 5.0, "among clients of the same label (10 groups) σ_K²": 1.0, "error of the memories": 7.0,
+        "average age of memories": 5.0,
     }  # fmt: skip
-    assert [t.get("yaxis", "y") for t in figure.spec["data"]] == ["y", "y", "y2"]
+    assert [t.get("yaxis", "y") for t in drawn] == ["y", "y", "y", "y2"]
+    assert {t["name"]: t["meta"]["now"] for t in figure.spec["data"] if t not in drawn} == {
+        "largest within one label": "3.00"
+    }
+    headings = {a["text"]: a["y"] for a in figure.spec["layout"]["annotations"]}
+    assert headings == {
+        "squared distance of gradients": figure.spec["layout"]["yaxis"]["domain"][1],
+        "age in rounds": figure.spec["layout"]["yaxis2"]["domain"][1],
+    }
     without = figures.heterogeneity(probed(parts()))
     assert "yaxis2" not in without.spec["layout"]
+
+
+def test_clusters_are_named_for_methods_that_have_some():
+    figure = figures.heterogeneity(probed(parts(), clusters=np.array([0, 0, 1, 1])))
+    assert "within 10 clusters σ_K²" in [t["name"] for t in figure.spec["data"]]
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+
+def test_windows_show_their_parts_where_they_end():
+    window = {
+        "participation": 4.0,
+        "noise": None,
+        "drift": 2.0,
+        "movement": 1.0,
+        "interaction": -0.5,
+        "total": 6.5,
+        "rounds": 2,
+    }
+    records = [record(r, [0]) | {"window": {**window, "drift": float(r)} if r in (2, 6) else None} for r in range(1, 7)]
+    figure = figures.windows(view(records))
+    drawn = {t["name"]: numbers(t["y"]) for t in figure.spec["data"] if not t["meta"].get("readout")}
+    assert drawn == {
+        "who took part": [4.0, 4.0], "client drift": [2.0, 6.0], "movement within the window": [1.0, 1.0], "total": [6.5, 6.5],
+    }  # fmt: skip
+    assert all(numbers(t["x"]) == [2, 6] for t in figure.spec["data"])
+    assert [t["meta"]["now"] for t in traces(figure, name="interaction")] == ["−0.500"]
+    assert figure.spec["layout"]["title"]["text"] == "Error of a whole window of 2 rounds"
+    assert "drift includes the bias" in notes(figure)
+    assert figure.alt.endswith(
+        "round 6: who took part 4.00, client drift 6.00, movement within the window 1.00, interaction −0.500, total 6.50."
+    )
+    assert [t["meta"]["now"] for t in traces(figures.windows(view(records), cursor=3), name="client drift")] == ["2.00"]
+    assert figures.windows(view([record(1, [0]), record(2, [0])])) is None
+
+
+# --- axes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clients", [1, 2, 5])
+def test_few_clients_and_rounds_have_whole_ticks(clients):
+    run = view([record(0), record(1, [0])], num_clients=clients, rounds=2)
+    counts = np.ones((clients, 3), dtype=int)
+    axes = [
+        figures.participation(run).spec["layout"]["yaxis"],
+        figures.participation(run).spec["layout"]["xaxis"],
+        figures.label_counts(counts, ["a", "b", "c"]).spec["layout"]["xaxis"],
+    ]
+    assert [(axis["tick0"], axis["dtick"]) for axis in axes] == [(0, 1)] * 3
+
+
+def test_axes_say_what_the_title_does_not():
+    assert figures.decomposition(probed(parts())).spec["layout"]["yaxis"]["title"]["text"] == "squared distance"
+    relative = figures.decomposition(probed(parts()), relative=True)
+    assert relative.spec["layout"]["yaxis"]["title"]["text"] == "of the step's squared length"
 
 
 # --- colours --------------------------------------------------------------------------------------------------------
@@ -566,6 +814,8 @@ def contrast(one, other):
         style.DISSIMILARITY,
         style.WITHIN_CLUSTER,
         style.STALENESS,
+        style.MEMORY_ERROR,
+        style.MOVEMENT.colour,
     ],
 )
 @pytest.mark.parametrize("ground", [LIGHT, DARK])
@@ -576,6 +826,8 @@ def test_every_curve_stands_out_from_both_grounds(colour, ground):
 def test_every_algorithm_has_a_colour_of_its_own():
     assert ALGORITHMS.keys() <= style.ALGORITHM_COLOURS.keys()
     assert len(set(style.ALGORITHM_COLOURS.values())) == len(style.ALGORITHM_COLOURS)
+    # The runs of one chart differ in dash too, whatever their algorithms.
+    assert len({style.ROLE_DASH[role] for role in ("current", "reference", "previous")}) == 3
 
 
 def test_log_ticks_are_few_and_written_out():
@@ -596,3 +848,26 @@ def test_values_beyond_float32_are_neither_zero_nor_infinite():
         sent = drawing.typed(values)
         assert sent["dtype"] == "f8"
         assert np.array_equal(np.frombuffer(base64.b64decode(sent["bdata"]), "<f8"), values, equal_nan=True)
+
+
+def test_plotly_itself_accepts_every_figure():
+    """plotly's own validators know every property of a trace and a layout, and refuse what is not one."""
+    from plotly import graph_objects
+
+    losses = {"train_loss": 0.5, "test_loss": 0.6, "test_accuracy": 0.8, "gradient_norm_sq": 1.0}
+    memory = {"cold": 0.5, "staleness": 2.0}
+    rows = [
+        record(r, [r % 4] if r else [], evaluation=losses, decomposition=parts(), diagnostics=memory) for r in range(6)
+    ]
+    shown = view(rows, window=2)
+    drawn = [f([shown]) for f in (figures.loss, figures.accuracy)]
+    drawn += [f(shown) for f in (figures.decomposition, figures.participation, figures.heterogeneity)]
+    for figure in drawn:
+        assert len(graph_objects.Figure(figure.spec).data) == len(figure.spec["data"]) > 0
+
+
+@pytest.mark.parametrize("values", [[1e-320, 1e308], [1.7e308], [5e-324], [1e-310, 1e-305]])
+def test_a_log_axis_reaches_as_far_as_numbers_do(values):
+    """10^308 is the last power of ten that a float holds, 10^-307 the first with all its digits."""
+    ticks = drawing.log_axis([np.array(values)])["tickvals"]
+    assert all(0 < tick < np.inf for tick in ticks)

@@ -53,6 +53,10 @@ class AmplifiedFedAvgParameters(AmplifiedParameters):
     formula: ClassVar = (
         r"w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})\ \text{ every } P \text{ rounds}"
     )
+    watch: ClassVar = (
+        "The part of the error that comes from who took part stays in every single round, for nothing is remembered; over a whole "
+        "window in which everybody had a turn it largely cancels."
+    )
     paper: ClassVar = "Wang, Ji, NeurIPS 2022"
     name: Literal["amplified_fedavg"] = "amplified_fedavg"
     mu: float = parameter(
@@ -103,6 +107,10 @@ class AmplifiedScaffoldParameters(AmplifiedParameters):
     formula: ClassVar = (
         r"g_i(u)\to g_i(u)+G-G_i,\quad w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})\ "
         r"\text{ every } P \text{ rounds}"
+    )
+    watch: ClassVar = (
+        "Look at two parts of the error: who took part should fall as control variates fill at the end of each window, and so "
+        "should drift across the gradient (see Relative)."
     )
     paper: ClassVar = "Crawshaw, Liu, NeurIPS 2024"
     vectors_down: ClassVar = 2

@@ -63,6 +63,7 @@ class AlgorithmParameters(Parameters):
 
     title: ClassVar[str]  # as the field writes it
     summary: ClassVar[str]  # one plain sentence
+    watch: ClassVar[str] = ""  # what to look for in the decomposition where chance decides who takes part
     formula: ClassVar[str]  # LaTeX of the server's direction
     paper: ClassVar[str]
     vectors_down: ClassVar[int] = 1  # vectors of length d a participant receives and sends in a round

@@ -16,6 +16,10 @@ class FedAvgParameters(AlgorithmParameters):
         "The server follows the average of whoever took part, so a round of few clients points where those few want."
     )
     formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i"
+    watch: ClassVar = (
+        "Look at the part of the error that comes from who took part: nothing is remembered, so it stays as long as clients "
+        "differ, however long it runs."
+    )
     paper: ClassVar = "McMahan et al., AISTATS 2017"
     name: Literal["fedavg"] = "fedavg"
 
@@ -27,6 +31,10 @@ class FedProxParameters(AlgorithmParameters):
     title: ClassVar = "FedProx"
     summary: ClassVar = "FedAvg whose clients are held back: a spring pulls each local model towards the server's."
     formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i,\quad g_i(u)\to g_i(u)+\mu\,(u-w)"
+    watch: ClassVar = (
+        "The spring keeps local models closer to the server's, but nothing is remembered: the part of the error that comes from "
+        "who took part stays as long as clients differ."
+    )
     paper: ClassVar = "Li et al., MLSys 2020"
     name: Literal["fedprox"] = "fedprox"
     mu: float = parameter(

@@ -30,6 +30,10 @@ class FedVARPParameters(AlgorithmParameters):
         "take part no longer shakes the model."
     )
     formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}(\Delta_i-y_i)+\frac{1}{N}\sum_{j}y_j"
+    watch: ClassVar = (
+        "Look at the part of the error that comes from who took part: once all clients have been seen, memories should push it "
+        "far down, while the drift of local steps stays."
+    )
     paper: ClassVar = PAPER
     name: Literal["fedvarp"] = "fedvarp"
 
@@ -73,6 +77,10 @@ class ClusterFedVARPParameters(AlgorithmParameters):
         "differences inside a cluster."
     )
     formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}(\Delta_i-y_{c(i)})+\sum_{k}\frac{n_k}{N}\,y_k"
+    watch: ClassVar = (
+        "Look at the part of the error that comes from who took part: it should fall sooner than with a memory for each client, "
+        "but only to the level of the differences inside the clusters."
+    )
     paper: ClassVar = PAPER
     name: Literal["cluster_fedvarp"] = "cluster_fedvarp"
     clusters: int = parameter(

@@ -19,6 +19,10 @@ class MIFAParameters(FedVARPParameters):
         "The server steps along the average of everybody's last update: very quiet, but it lags behind the present."
     )
     formula: ClassVar = r"v=\frac{1}{N}\sum_{j}y_j\ \text{ after }\ y_i\leftarrow\Delta_i,\ i\in\mathcal S"
+    watch: ClassVar = (
+        "Who took part should matter less than with FedVARP; in exchange the step lags behind, which shows as a bias of old "
+        "memories, most of all until all clients have been seen."
+    )
     paper: ClassVar = "Gu et al., NeurIPS 2021"
     server_rate_fixed: ClassVar = True
     name: Literal["mifa"] = "mifa"  # type: ignore[assignment]

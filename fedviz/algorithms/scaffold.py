@@ -27,6 +27,10 @@ class ScaffoldParameters(AlgorithmParameters):
         "no longer drift apart."
     )
     formula: ClassVar = r"g_i(u)\to g_i(u)+c-c_i,\quad v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i"
+    watch: ClassVar = (
+        "Look at two parts of the error: who took part should fall as control variates fill, and so should drift across the "
+        "gradient (see Relative), which memory at the server alone cannot lower."
+    )
     paper: ClassVar = "Karimireddy et al., ICML 2020"
     vectors_down: ClassVar = 2
     vectors_up: ClassVar = 2

@@ -26,6 +26,10 @@ class FedAvgMParameters(AlgorithmParameters):
     title: ClassVar = "FedAvgM"
     summary: ClassVar = "FedAvg with momentum at the server: the model keeps moving where recent rounds have pointed."
     formula: ClassVar = r"m\leftarrow\beta m+\eta_c\tau v,\quad w\leftarrow w-\eta_s m"
+    watch: ClassVar = (
+        "The parts concern what the momentum is fed with, as with FedAvg: who took part stays; averaging over rounds steadies the "
+        "curve of the loss instead."
+    )
     paper: ClassVar = "Hsu, Qi, Brown, 2019"
     name: Literal["fedavgm"] = "fedavgm"
     beta: float = parameter(
@@ -53,6 +57,10 @@ class FedAvgM(Algorithm):
 class AdaptiveParameters(AlgorithmParameters):
     """What FedAdam and FedYogi have in common."""
 
+    watch: ClassVar = (
+        "The parts concern what the server's optimiser is fed with, as with FedAvg: who took part stays; averaging over rounds "
+        "steadies the curve of the loss instead."
+    )
     paper: ClassVar = "Reddi et al., ICLR 2021"
     beta1: float = parameter(
         0.9, label="Momentum", symbol="β1", help="Share of the mean move that is kept.", ge=0, lt=1

@@ -16,6 +16,10 @@ class SGDParameters(AlgorithmParameters):
         "No local steps: each participant sends one exact gradient. No drift, but little progress in a round."
     )
     formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}\nabla f_i(w)"
+    watch: ClassVar = (
+        "There is neither noise nor drift, for each participant sends one exact gradient: all error is who took part, and it stays "
+        "as long as clients differ."
+    )
     paper: ClassVar = "Baseline of Karimireddy et al., ICML 2020"
     local: ClassVar = "gradient"
     name: Literal["sgd"] = "sgd"

@@ -1,7 +1,7 @@
 """Charts of runs: records in, plotly figures out. Pure: no Streamlit, no torch, no database.
 
 `views` says what goes in (RunView) and comes out (Figure), `style` how it looks, `drawing` how it is put together, `curves`,
-`decomposition` and `rasters` what is drawn. A figure is plain plotly JSON with a few extra words in `meta`, which
+`decomposition`, `windows` and `rasters` what is drawn. A figure is plain plotly JSON with a few extra words in `meta`, which
 `fedviz.ui.live_plotly` turns into title, legend and hover; `drawing` lists them.
 """
 
@@ -9,6 +9,7 @@ from fedviz.figures.curves import accuracy, heterogeneity, loss
 from fedviz.figures.decomposition import decomposition, reading
 from fedviz.figures.rasters import label_counts, participation, participation_preview
 from fedviz.figures.views import Figure, RunView
+from fedviz.figures.windows import windows
 
 __all__ = [
     "Figure",
@@ -21,4 +22,5 @@ __all__ = [
     "participation",
     "participation_preview",
     "reading",
+    "windows",
 ]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedviz.figures.drawing import (
     GAPS_NOTE,
@@ -21,10 +20,12 @@ from fedviz.figures.drawing import (
     log_axis,
     measured,
     positive,
+    readout,
     rounds_axis,
 )
 from fedviz.figures.style import (
     DISSIMILARITY,
+    MEMORY_ERROR,
     ROLE_DASH,
     ROLE_OPACITY,
     STALENESS,
@@ -35,17 +36,20 @@ from fedviz.figures.style import (
 )
 from fedviz.figures.views import Figure, RunView
 
+SPREADS = ("dissimilarity", "within_cluster_dissimilarity", "state_error")
 EVALUATION = ("train_loss", "test_loss", "test_accuracy", "gradient_norm_sq", "objective", "distance")
 
 
 def loss(views: Sequence[RunView], *, cursor: int | None = None, log: bool = False) -> Figure:
-    """Training loss of each run; of an analytic problem the objective, on a log scale where it is positive throughout."""
+    """Training loss of each run; of an analytic problem the objective, on a log scale where it is never negative."""
     if _has(views, "train_loss") or not _has(views, "objective"):
         return _compare("Training loss", "train_loss", views, cursor, log=log)
     known = np.concatenate([view.records.column("evaluation.objective") for view in views])
-    is_positive = not (known <= 0).any()  # NaN compares as false
-    notes = [] if is_positive else ["linear scale: the objective is not positive everywhere"]
-    return _compare("Objective", "objective", views, cursor, log=is_positive, notes=notes)
+    # An objective that ends at its optimum 0 may be off by rounding there: a gap, not a reason to change the scale.
+    has_negative = bool((known < -1e-12 * np.nanmax(np.abs(known))).any())
+    is_log = not has_negative and bool((known > 0).any())
+    notes = [] if is_log else ["linear scale: the objective is not positive everywhere"]
+    return _compare("Objective", "objective", views, cursor, log=is_log, notes=notes)
 
 
 def accuracy(views: Sequence[RunView], *, cursor: int | None = None) -> Figure:
@@ -110,47 +114,55 @@ def _compare(
 
 
 def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
-    """How far the clients' gradients lie apart, and, for methods with memories, how old these are on average.
+    """How far the clients' gradients lie apart, and, for methods with memories, how wrong and how old these are on average.
 
-    Two panels over one another, because a squared norm and an age in rounds share no axis.
+    Two panels over one another, each with a heading, because a squared distance and an age in rounds share no axis.
     """
-    rounds, columns = measured(view, "decomposition", ("dissimilarity", "within_cluster_dissimilarity"))
-    sigma_g, sigma_k = columns["dissimilarity"], columns["within_cluster_dissimilarity"]
+    rounds, columns = measured(view, "decomposition", (*SPREADS, "largest_cluster_dissimilarity"))
+    largest = columns["largest_cluster_dissimilarity"]
     age_rounds, ages = measured(view, "diagnostics", ("staleness",))
     age = ages["staleness"]
-    clusters = view.records.column("decomposition.clusters")
-    known = clusters[np.isfinite(clusters)]
-    within = f"within {known[-1]:.0f} clusters σ_K²" if len(known) else "within clusters σ_K²"
-    measures: list[tuple[str, NDArray[np.int64], Array, str, str]] = [
-        ("all clients σ_g²", rounds, sigma_g, DISSIMILARITY, "solid"),
-        (within, rounds, sigma_k, WITHIN_CLUSTER, "dash"),
-    ]
+    groups, one_group = _groups(view)
+    looks = (
+        ("all clients σ_g²", "dissimilarity", DISSIMILARITY, "solid"),
+        (f"{groups} σ_K²", "within_cluster_dissimilarity", WITHIN_CLUSTER, "dash"),
+        ("error of the memories", "state_error", MEMORY_ERROR, "dot"),
+    )
     curves, said = [], []
-    shown = [values for _, _, values, _, _ in measures if np.isfinite(values).any()]
-    for name, x, values, colour, dash in measures:
+    shown = [columns[path] for path in SPREADS if np.isfinite(columns[path]).any()]
+    for name, path, colour, dash in looks:
+        values = columns[path]
         if np.isfinite(values).any():
             line = {"color": colour, "width": 2.5, "dash": dash}
             drawn = positive(values)
             curves.append(
-                curve(x, values, name, drawn=drawn, cursor=cursor, line=line, marker={"color": colour, "size": 6})
+                curve(rounds, values, name, drawn=drawn, cursor=cursor, line=line, marker={"color": colour, "size": 6})
             )
-            found = at(x, values, cursor)
+            found = at(rounds, values, cursor)
             said.append(f"{name} {number(found[1] if found else None)}")
-    has_age = bool(np.isfinite(age).any())
-    layout: dict[str, Any] = {"xaxis": rounds_axis(view.rounds), "yaxis": log_axis(shown, most=3)}
-    if has_age:
+    if np.isfinite(largest).any():
+        found = at(rounds, largest, cursor)
+        curves.append(readout(f"largest within {one_group}", number(found[1] if found else None), rounds, largest))
+    layout: dict[str, Any] = {
+        "xaxis": rounds_axis(view.rounds),
+        "yaxis": log_axis(shown, most=3),
+        "annotations": [_panel_title("squared distance of gradients", 1)],
+        "margin": {"l": 56, "r": 14, "t": 24, "b": 40},
+    }
+    if np.isfinite(age).any():
         line = {"color": STALENESS, "width": 2}
         curves.append(
             curve(
-                age_rounds, age, "mean age of memories (rounds)", keep=kept(age), cursor=cursor, line=line,
+                age_rounds, age, "average age of memories", keep=kept(age), cursor=cursor, line=line,
                 marker={"color": STALENESS, "size": 6}, yaxis="y2",
             )
         )  # fmt: skip
         found = at(age_rounds, age, cursor)
-        said.append(f"mean age of memories {number(found[1] if found else None)} rounds")
+        said.append(f"average age of memories {number(found[1] if found else None)} rounds")
         layout["xaxis"]["anchor"] = "y2"
-        layout["yaxis"]["domain"] = [0.46, 1]
-        layout["yaxis2"] = axis(domain=[0, 0.34], rangemode="tozero", nticks=4)
+        layout["yaxis"]["domain"] = [0.5, 1]
+        layout["yaxis2"] = axis(domain=[0, 0.33], rangemode="tozero", nticks=4)
+        layout["annotations"].append(_panel_title("age in rounds", 0.33))
     shapes, shaded = cold_start(view)
     gaps = any((values <= 0).any() for values in shown)
     return figure(
@@ -163,3 +175,21 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
         shapes=[*shapes, *cursor_lines(cursor, "x")],
         **layout,
     )
+
+
+def _groups(view: RunView) -> tuple[str, str]:
+    """What the second curve is about, and the word for one of them: a method's clusters, else clients of equal label."""
+    counts = view.records.column("decomposition.clusters")
+    known = counts[np.isfinite(counts)]
+    count = f"{known[-1]:.0f} " if len(known) else ""
+    if view.clusters is not None:
+        return f"within {count}clusters", "one cluster"
+    return "among clients of the same label" + (f" ({count}groups)" if count else ""), "one label"
+
+
+def _panel_title(text: str, top: float) -> dict[str, Any]:
+    """A heading over a panel that ends at `top`, small and on its left."""
+    return {
+        "text": text, "xref": "paper", "yref": "paper", "x": 0, "y": top, "xanchor": "left", "yanchor": "bottom",
+        "showarrow": False, "font": {"size": 12}, "yshift": 2,
+    }  # fmt: skip

@@ -17,6 +17,10 @@ How it is drawn, and why.
   rate would undo. The relative view sets who took part, noise and the drift across the gradient against the squared
   length of the mean direction, |E v̄|², and gives κ (how long the step is along the gradient) and the cosine. It has no
   interaction and no total, which belong to all of drift.
+* The sentence above the chart answers the same question. It leads with the comparison of the two runs, and where drift is
+  mostly a much shorter step it gives the shares of what is left, with the drift across the gradient; which parts a step
+  has made too short says little about the run.
+* All values in the legend and in the sentence are those of one probe.
 * The theory split counts the participants' noise as noise rather than as participation: the same total, cut at
   another place.
 
@@ -25,7 +29,7 @@ Values in the legend, in `customdata` and in sentences are the recorded ones, ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -44,6 +48,7 @@ from fedviz.figures.drawing import (
     log_axis,
     measured,
     positive,
+    readout,
     rounds_axis,
     typed,
 )
@@ -55,11 +60,14 @@ Split = Literal["telescoped", "theory"]
 
 COLUMNS = (
     "participation", "participation_sampling", "noise", "bias", "drift", "interaction", "total",
-    "direction_norm_sq", "shrinkage", "cosine", "perpendicular", "check", "check_error",
+    "direction_norm_sq", "shrinkage", "cosine", "perpendicular", "noise_drift", "check", "check_error",
 )  # fmt: skip
 # Bottom to top: participation stands on the axis, where its height can be read.
 SUMMANDS = ("participation", "bias", "noise", "drift")
 ROUNDING = 1e-6  # of the total; float32 leaves about 1e-8 of cross terms that are zero in exact arithmetic
+NO_ERROR, NO_ERROR_LEFT = 1e-25, 1e-20  # a total below the first, or below the second of the largest, is rounding alone
+MUCH_SHORTER = 0.5  # κ below it
+ACROSS = "drift across the gradient"
 
 
 def decomposition(
@@ -85,28 +93,34 @@ def decomposition(
     ]
     signed = log and any((p.parts["interaction"] < 0).any() for p in panels) and "interaction" in shown
 
+    index, there = _chosen(panels[0], panels[1] if len(panels) == 2 else None, cursor)
+    chosen = [index, there if there is not None or len(panels) == 1 else panels[1].index(cursor)]
+    bias = _bias_words(panels)
     data: list[dict[str, Any]] = []
     for column, probes in enumerate(panels):
-        data += _panel(probes, shown, column, log=log, signed=signed, cursor=cursor)
+        data += _panel(probes, shown, column, chosen[column], bias=bias, log=log, signed=signed)
     if len(panels) == 2:
-        data += _ghost(panels[1], log=log, cursor=cursor)
+        data += _ghost(panels[1], chosen[1], log=log)
     if not relative:
-        data += _checks(panels[0])
-    data += _readouts(panels[0], cursor)
+        for column, probes in enumerate(panels):
+            data += _checks(probes, column, cursor)
+    data += _readouts(panels[0], index)
 
     two = len(panels) == 2
     x_axes = ["x", "x2"] if two else ["x"]
     drawn = [p.parts[part] for p in panels for part in shown]
+    y_title = {"text": "of the step's squared length" if relative else "squared distance", "standoff": 6}
     y_axis = log_axis([np.abs(v) for v in drawn] if signed else drawn) if log else axis(rangemode="tozero", nticks=6)
+    y_axis["title"] = y_title
     layout: dict[str, Any] = {
         "xaxis": rounds_axis(view.rounds, domain=[0, 0.482] if two else [0, 1]),
         "yaxis": y_axis,
         "annotations": [_heading(p.view.name, x) for p, x in zip(panels, x_axes, strict=True)] if two else [],
+        "margin": {"l": 74, "r": 14, "t": 26 if two else 8, "b": 40},
     }
     if two:
         layout["xaxis2"] = rounds_axis(view.rounds, domain=[0.518, 1], anchor="y2")
-        layout["yaxis2"] = {**y_axis, "anchor": "x2", "matches": "y", "showticklabels": False}
-        layout["margin"] = {"l": 56, "r": 14, "t": 26, "b": 40}
+        layout["yaxis2"] = {**y_axis, "anchor": "x2", "matches": "y", "showticklabels": False, "title": {"text": ""}}
     shapes = cursor_lines(cursor, *x_axes)
     cold_shapes, shaded = cold_start(view)
     title = "Error of the server's step, relative to its length" if relative else "Where the server's error comes from"
@@ -131,45 +145,114 @@ def reading(
     split: Split = "telescoped",
     reference: RunView | None = None,
 ) -> str:
-    """The chart in a sentence: "At round 140: 12 % who took part · 3 % minibatch noise · 85 % client drift".
+    """The chart in one or two sentences.
 
-    Shares of the parts that add up, without the interaction (which may be negative); a part estimated below zero counts
-    as zero. In the relative view the drift is that across the gradient. With a reference, how its participation part
-    compares.
+    "At round 200: who took part adds 0.00116 to FedVARP's error, 102 times less than to FedAvg's (0.119). Apart from a step
+    much shorter than the gradient, FedVARP's error is 75 % who took part · 2 % minibatch noise · 23 % drift across the gradient."
+
+    Shares are of the parts that add up, without the interaction (which may be negative); a part estimated below zero counts as
+    zero. In the relative view all numbers are divided by the squared length of the run's own mean step.
     """
     probes = _Probes(view, relative, split)
-    index = probes.index(cursor)
+    other = _Probes(reference, relative, split) if reference is not None else None
+    index, there = _chosen(probes, other, cursor)
     if index is None:
         return "No decomposition has been measured yet."
+    when = f"At round {probes.rounds[index]}: "
+    if probes.is_rounding(index):
+        return f"{when}no error beyond rounding{_total_there(probes, other, there)}."
+    compared = "" if other is None or there is None else _compared(probes, index, other, there, relative)
+    shares = _shares(probes, index, relative, of=f"{view.name}'s error is " if compared else "")
+    return f"{when}{compared}. {shares[0].upper()}{shares[1:]}." if compared else f"{when}{shares}."
+
+
+def _chosen(probes: _Probes, other: _Probes | None, cursor: int | None) -> tuple[int | None, int | None]:
+    """(the probe to read, that of the other run in the same round).
+
+    While both runs compute, one may be a probe ahead: then the one before, which both have, is read.
+    """
+    mine = probes.index(cursor)
+    if mine is None or other is None:
+        return mine, None
+    for index in [mine] if cursor is not None or mine == 0 else [mine, mine - 1]:
+        there = other.index(int(probes.rounds[index]))
+        if there is not None and other.rounds[there] == probes.rounds[index] and probes.is_known(index):
+            return index, there
+    return mine, None
+
+
+def _total_there(probes: _Probes, other: _Probes | None, there: int | None) -> str:
+    if other is None or there is None:
+        return ""
+    theirs = "none either" if other.is_rounding(there) else number(float(other.total[there]))
+    return f" with {probes.view.name}; with {other.view.name}, {theirs}"
+
+
+def _compared(probes: _Probes, index: int, other: _Probes, there: int, relative: bool) -> str:
+    """How much of the error comes from who takes part, in both runs; where that is nothing in either, how much from drift."""
+    mine, theirs = probes.of_who(index), other.of_who(there)
+    if probes.is_nothing(mine, index) and other.is_nothing(theirs, there):
+        mine, theirs = float(probes.parts["drift"][index]), float(other.parts["drift"][there])
+        what, adds = ACROSS if relative else PARTS["drift"].words, "adds"
+    elif probes.ever("bias") or other.ever("bias"):
+        what, adds = f"{PARTS['participation'].words} and {_bias_words([probes, other])}", "add"
+    else:
+        what, adds = PARTS["participation"].words, "adds"
+    against = "measured against each run's own step, " if relative else ""
+    mine_words = "nothing" if probes.is_nothing(mine, index) else number(mine)
+    theirs_words = "nothing" if other.is_nothing(theirs, there) else number(theirs)
+    said = f"{against}{what} {adds} {mine_words} to {probes.view.name}'s error"
+    name = other.view.name
+    if mine_words == theirs_words:
+        return f"{said}, and as much to {name}'s" if mine_words != "nothing" else f"{said} and to {name}'s"
+    if "nothing" in (mine_words, theirs_words) or min(mine, theirs) <= 0:
+        return f"{said}, and {theirs_words} to {name}'s"
+    return f"{said}, {_times(mine / theirs)} to {name}'s ({theirs_words})"
+
+
+def _times(ratio: float) -> str:
+    """A ratio as words before "to": "102 times less than", "20.0 % more than", "3.00 times as much as"."""
+    if 1 / 1.05 < ratio < 1.05:
+        return "about the same as"
+    if ratio >= 2:
+        return f"{number(ratio)} times as much as"
+    if ratio > 0.5:
+        return f"{number(100 * abs(ratio - 1))} % {'more' if ratio > 1 else 'less'} than"
+    return f"{number(1 / ratio)} times less than"
+
+
+def _shares(probes: _Probes, index: int, relative: bool, of: str) -> str:
+    """The shares of the parts, begun with `of`; without the shortening of the step where that hides the rest."""
     parts = {
         part: max(float(probes.parts[part][index]), 0.0) for part in SUMMANDS if part != "bias" or probes.ever("bias")
     }
-    whole = sum(parts.values())
-    words = (
-        " · ".join(f"{_share(value / whole)} {_words(part, relative)}" for part, value in parts.items())
-        if whole
-        else "no error"
-    )
-    sentence = f"At round {probes.rounds[index]}: {words}"
+    along = "" if relative else probes.along(index, parts)
+    kappa = float(probes.kappa[index])
+    if along == "shorter" and kappa < MUCH_SHORTER:
+        whole = sum(parts.values())
+        parts["drift"] = max(float(probes.perpendicular[index]), 0.0)
+        if sum(parts.values()) <= ROUNDING * whole:
+            return "all of the error is a step much shorter than the gradient"
+        listed = _listed(probes, parts, across=True)
+        if of:
+            return f"apart from a step much shorter than the gradient, {of}{listed}"
+        return f"{listed}, apart from a step much shorter than the gradient"
+    words = of + _listed(probes, parts, across=relative)
     if relative:
-        sentence += f"; together {number(whole)} of the step's squared length"
-    elif whole and parts["drift"] > 0.5 * whole and probes.perpendicular[index] < 0.5 * parts["drift"]:
-        sentence += f" (mostly a shorter step: κ {number(probes.kappa[index])}, cosine {number(probes.cosine[index])})"
-    if reference is not None:
-        sentence += _compared(probes, index, _Probes(reference, relative, split))
-    return sentence + "."
+        whole = sum(parts.values())
+        return f"{words}; together {number(whole)} of the step's squared length"
+    step = {"shorter": "a step shorter than", "longer": "a step longer than", "opposite": "a step against"}
+    return f"{words} (mostly {step[along]} the gradient)" if along else words
 
 
-def _compared(probes: _Probes, index: int, other: _Probes) -> str:
-    """How the reference's participation part at the same probe stands to this one, "" where there is nothing to divide."""
-    there = other.index(int(probes.rounds[index]))
-    if there is None:
-        return ""
-    mine, theirs = float(probes.parts["participation"][index]), float(other.parts["participation"][there])
-    if not (mine > 0 and theirs > 0):
-        return ""
-    ratio, than = (theirs / mine, "times as large") if theirs >= mine else (mine / theirs, "times smaller")
-    return f". {other.view.name}'s part from who took part is {number(ratio)} {than}"
+def _listed(probes: _Probes, parts: Mapping[str, float], *, across: bool) -> str:
+    whole = sum(parts.values())
+    if not whole:
+        return "no part above zero"
+    names = {**{part: PARTS[part].words for part in parts}, "bias": _bias_words([probes])}
+    if across:
+        names["drift"] = ACROSS
+    return " · ".join(f"{_share(value / whole)} {names[part]}" for part, value in parts.items())
 
 
 def _share(share: float) -> str:
@@ -180,8 +263,13 @@ def _share(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-def _words(part: str, relative: bool) -> str:
-    return "drift across the gradient" if relative and part == "drift" else PARTS[part].words
+def _bias_words(panels: Sequence[_Probes]) -> str:
+    """What the bias comes from: whose turn it is, who else is available, or MIFA, which leans on the past."""
+    in_turns = any(p.view.available is not None for p in panels)
+    lags = any(p.view.algorithm == "mifa" for p in panels if p.ever("bias"))
+    if lags:
+        return "who was on duty and old memories" if in_turns else "old memories"
+    return PARTS["bias"].words if in_turns else "who was available"
 
 
 class _Probes:
@@ -200,7 +288,9 @@ class _Probes:
             scale = np.where(columns["direction_norm_sq"] > 0, columns["direction_norm_sq"], np.nan)
             parts = {part: values / scale for part, values in parts.items()}
         self.parts: Mapping[str, Array] = parts
+        self.total, self.drift = columns["total"], columns["drift"]  # absolute in both views
         self.kappa, self.cosine, self.perpendicular = columns["shrinkage"], columns["cosine"], columns["perpendicular"]
+        self.noise_drift = columns["noise_drift"]
         self.check, self.check_error = columns["check"], columns["check_error"]
 
     def ever(self, part: str) -> bool:
@@ -212,18 +302,47 @@ class _Probes:
         found = at(self.rounds, self.parts["participation"], cursor)
         return None if found is None else int(np.flatnonzero(self.rounds == found[0])[0])
 
+    def is_known(self, index: int) -> bool:
+        return bool(np.isfinite(self.parts["participation"][index]))
+
+    def is_rounding(self, index: int) -> bool:
+        """Whether nothing is left of the error at this probe but what rounding leaves."""
+        total = float(self.total[index])
+        return total < NO_ERROR or total < NO_ERROR_LEFT * float(np.nanmax(self.total[: index + 1]))
+
+    def of_who(self, index: int) -> float:
+        """What comes from who takes part: who was drawn, and who was there to be drawn from."""
+        bias = float(self.parts["bias"][index]) if self.ever("bias") else 0.0
+        return float(self.parts["participation"][index]) + (bias if np.isfinite(bias) else 0.0)
+
+    def is_nothing(self, value: float, index: int) -> bool:
+        """Whether a part is zero, or what rounding leaves of a zero."""
+        return value == 0 or self.is_rounding(index) or abs(value) < 1e-12 * abs(float(self.parts["total"][index]))
+
+    def along(self, index: int, parts: Mapping[str, float]) -> str:
+        """How the step is off along the gradient, where that is most of the error: "shorter", "longer", "opposite", or ""."""
+        kappa, cosine, across = (float(values[index]) for values in (self.kappa, self.cosine, self.perpendicular))
+        if not np.isfinite([kappa, cosine, across]).all() or kappa in (0, 1):
+            return ""
+        if parts["drift"] <= 0.5 * sum(parts.values()) or across >= 0.5 * parts["drift"]:
+            return ""
+        return "opposite" if kappa < 0 else "shorter" if kappa < 1 else "longer"
+
 
 def _panel(
-    probes: _Probes, shown: list[str], column: int, *, log: bool, signed: bool, cursor: int | None
+    probes: _Probes, shown: list[str], column: int, index: int | None, *, bias: str, log: bool, signed: bool
 ) -> list[dict[str, Any]]:
-    """The curves (log) or layers (linear) of one run. Layers share their points, or they could not be stacked."""
-    axes = {"xaxis": "x2", "yaxis": "y2"} if column else {"xaxis": "x", "yaxis": "y"}
+    """The curves (log) or layers (linear) of one run, with the values of probe `index` in the legend.
+
+    Layers share their points, or they could not be stacked.
+    """
+    axes = _axes(column)
     keep: NDArray[np.intp] | None = None if log else kept(probes.parts["total"])
     traces = []
     for part in shown:
         look, values = PARTS[part], probes.parts[part]
         relative_drift = part == "drift" and "total" not in shown
-        name = "drift across the gradient" if relative_drift else look.words
+        name = ACROSS if relative_drift else bias if part == "bias" else look.words
         thin = part in ("interaction", "total")
         style: dict[str, Any] = {
             "line": {
@@ -244,47 +363,68 @@ def _panel(
             drawn = np.where(values < 0, 0.0, values)
             style |= {"stackgroup": f"panel{column}", "fillcolor": faint(look.colour, 0.7)}
             style["line"]["width"] = 0.5
-        meta: dict[str, Any] = {"run": probes.view.name, "quiet": part == "participation"} if column else {}
-        traces.append(
-            curve(probes.rounds, values, name, drawn=drawn, keep=keep, cursor=cursor, meta=meta, **axes, **style)
-        )
+        meta: dict[str, Any] = {"now": _now(values, index)}
+        if column:
+            meta |= {"run": probes.view.name, "quiet": part == "participation"}
+        traces.append(curve(probes.rounds, values, name, drawn=drawn, keep=keep, meta=meta, **axes, **style))
     return traces
 
 
-def _ghost(reference: _Probes, *, log: bool, cursor: int | None) -> list[dict[str, Any]]:
+def _axes(column: int) -> dict[str, Any]:
+    return {"xaxis": "x2", "yaxis": "y2"} if column else {"xaxis": "x", "yaxis": "y"}
+
+
+def _now(values: Array, index: int | None) -> str:
+    return number(None if index is None else float(values[index]))
+
+
+def _ghost(reference: _Probes, index: int | None, *, log: bool) -> list[dict[str, Any]]:
     """The reference's participation part over the current run's: the comparison that matters."""
     look, values = PARTS["participation"], reference.parts["participation"]
     return [
         curve(
             reference.rounds, values, look.words, drawn=positive(values) if log else np.where(values < 0, 0.0, values),
-            cursor=cursor, meta={"run": reference.view.name}, legendgroup="participation",
+            meta={"run": reference.view.name, "now": _now(values, index)}, legendgroup="participation",
             mode="lines" if len(reference.rounds) > 1 else "lines+markers",
             line={"color": look.colour, "width": 2.5, "dash": "dot"}, marker={"color": look.colour, "size": 6},
         )
     ]  # fmt: skip
 
 
-def _checks(probes: _Probes) -> list[dict[str, Any]]:
-    """The independent estimates of the total, each with its standard error."""
+def _checks(probes: _Probes, column: int, cursor: int | None) -> list[dict[str, Any]]:
+    """The independent estimates of the total, each with its standard error as a thin bar."""
     known = np.isfinite(probes.check)
     if not known.any():
         return []
     rounds, check, error = probes.rounds[known], probes.check[known], np.nan_to_num(probes.check_error[known])
     keep = kept(check)
+    texts = [
+        f"{number(float(check[i]))} ± {number(float(error[i]))} (round {rounds[i]})" for i in keep
+    ]  # rarer than probes, so each says its own round
+    found = at(rounds[keep], check[keep], cursor)
+    meta: dict[str, Any] = {"now": texts[int(np.flatnonzero(rounds[keep] == found[0])[0])] if found else "–"}
+    if column:
+        meta |= {"run": probes.view.name, "quiet": True}
     return [
         curve(
-            rounds, check, "checked by random cohorts", mode="markers", meta={"quiet": True},
+            rounds, check, "check of the total", keep=keep, mode="markers", legendgroup="check", text=texts,
             marker={"color": NEUTRAL, "symbol": "line-ew-open", "size": 11, "line": {"width": 2}},
             error_y={"type": "data", "array": typed(error[keep]), "color": NEUTRAL, "thickness": 1.5, "width": 0},
+            meta=meta, **_axes(column),
         )
     ]  # fmt: skip
 
 
-def _readouts(probes: _Probes, cursor: int | None) -> list[dict[str, Any]]:
-    """κ and the cosine: numbers to read, not curves to draw."""
+def _readouts(probes: _Probes, index: int | None) -> list[dict[str, Any]]:
+    """Numbers to read, not curves to draw: all of the same probe as the parts."""
+    numbers = (
+        ("length along the gradient κ", probes.kappa),
+        ("cosine", probes.cosine),
+        ("drift that noise causes", probes.noise_drift),
+    )
     return [
-        curve(probes.rounds, values, name, cursor=cursor, visible=False, meta={"readout": True})
-        for name, values in (("κ", probes.kappa), ("cosine", probes.cosine))
+        readout(name, _now(values, index), probes.rounds, values)
+        for name, values in numbers
         if np.isfinite(values).any()
     ]
 

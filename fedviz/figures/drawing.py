@@ -140,6 +140,11 @@ def positive(values: Array) -> Array:
     return np.where(values > 0, values, np.nan)
 
 
+def readout(name: str, now: str, rounds: NDArray[np.int64], values: Array) -> dict[str, Any]:
+    """Numbers to read in the legend, not a curve to draw; `now` is the one that stands there."""
+    return curve(rounds, values, name, visible=False, meta={"readout": True, "now": now})
+
+
 GAPS_NOTE = "gaps: zero or below, which a log scale cannot show"
 
 
@@ -149,7 +154,13 @@ def axis(**options: Any) -> dict[str, Any]:
 
 def rounds_axis(rounds: int, **options: Any) -> dict[str, Any]:
     """0 ... rounds, the same on all charts of a run."""
-    return axis(**{"range": [0, max(1, rounds)], "nticks": 8, "title": {"text": "round", "standoff": 4}, **options})
+    ticks = whole_ticks(max(1, rounds), most=8)
+    return axis(**{"range": [0, max(1, rounds)], **ticks, "title": {"text": "round", "standoff": 4}, **options})
+
+
+def whole_ticks(count: int, *, most: int) -> dict[str, Any]:
+    """About `most` ticks, never between whole numbers: there is no client 0.5."""
+    return {"tick0": 0, "dtick": 1} if count <= most else {"nticks": most}
 
 
 MANTISSAS = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,))
@@ -163,7 +174,7 @@ def log_axis(values: Sequence[Array], *, most: int = 7, **options: Any) -> dict[
         return axis(type="log", **options)
     low, high = float(present.min()), float(present.max())
     first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
-    decades = range(first, last + 1)
+    decades = range(max(first, -307), min(last, 307) + 1)  # what a float can hold
     choices = [[m * 10.0**e for e in decades for m in mantissas] for mantissas in MANTISSAS]
     choices += [[10.0**e for e in decades if e % step == 0] for step in range(2, max(3, last - first))]
     # A little beyond the data, as the axis reaches.
@@ -191,14 +202,18 @@ def cursor_lines(cursor: int | None, *x_axes: str) -> list[dict[str, Any]]:
 
 
 COLD_STEPS = 8
+COLD_NAME = "grey: some clients not yet remembered"
 
 
 def cold_start(view: RunView, x_axis: str = "x") -> tuple[list[dict[str, Any]], str]:
-    """(shapes, their name) for the rounds in which some clients' memories were still empty: the more of them, the darker."""
+    """(shapes, their name) for the rounds in which some clients' memories were still empty: the more of them, the darker.
+
+    At the start all are: a method for which that is over with the first round is not shaded.
+    """
     cold = np.nan_to_num(view.records.column("diagnostics.cold"))
     rounds = view.records.rounds
     levels = np.ceil(np.clip(cold, 0, 1) * COLD_STEPS).astype(int)
-    if not levels.any():
+    if not levels[rounds > 0].any():
         return [], ""
     change = np.flatnonzero(np.diff(levels)) + 1
     starts, ends = np.append(0, change), np.append(change, len(levels))
@@ -210,7 +225,7 @@ def cold_start(view: RunView, x_axis: str = "x") -> tuple[list[dict[str, Any]], 
         if levels[start]
     ]  # fmt: skip
     last = int(rounds[np.flatnonzero(levels)[-1]])
-    return shapes, f"cold start until round {last}" if last < rounds[-1] else "cold start"
+    return shapes, COLD_NAME + (f", until round {last}" if last < rounds[-1] else "")
 
 
 def figure(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedviz.figures.drawing import axis, cursor_lines, figure, png, rounds_array, rounds_axis, typed
+from fedviz.figures.drawing import axis, cursor_lines, figure, png, rounds_array, rounds_axis, typed, whole_ticks
 from fedviz.figures.style import ALGORITHM_COLOURS, NEUTRAL, algorithm_colour, faint, percent, rgb
 from fedviz.figures.views import Figure, RunView
 
@@ -86,7 +86,12 @@ def participation_preview(mask: NDArray[np.bool_], available: NDArray[np.bool_] 
         [_invisible("clients", rounds_array(shown + 1), typed(sizes[shown], "u2"), texts, summary)],
         alt=f"Who will take part, clients over rounds: {seen} of {num_clients} clients in the first {rounds} rounds.",
         link="preview-rounds",
-        xaxis=axis(range=[0.5, rounds + 0.5], showgrid=False, nticks=5, title={"text": "round", "standoff": 2}),
+        xaxis=axis(
+            range=[0.5, rounds + 0.5],
+            showgrid=False,
+            title={"text": "round", "standoff": 2},
+            **whole_ticks(rounds, most=5),
+        ),
         yaxis=_clients_axis(num_clients, tickmode="array", tickvals=[0, num_clients - 1]),
         images=[image],
         margin={"l": 40, "r": 8, "t": 9, "b": 34},
@@ -122,7 +127,10 @@ def label_counts(counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
         alt=f"Labels over {num_clients} clients: half of the clients have {percent(typical)} or more of one label.",
         link="preview-clients",
         x="client",
-        xaxis=axis(range=[-0.5, num_clients - 0.5], showgrid=False, nticks=5, title={"text": "client", "standoff": 2}),
+        xaxis=axis(
+            range=[-0.5, num_clients - 0.5], showgrid=False, title={"text": "client", "standoff": 2},
+            **whole_ticks(num_clients, most=5),
+        ),
         yaxis=axis(
             range=[num_labels - 0.5, -0.5], showgrid=False, tickmode="array", tickvals=ticks,
             ticktext=[str(names[tick])[:11] for tick in ticks], fixedrange=True,
@@ -193,7 +201,8 @@ def _who(cohort: NDArray[np.int64], num_clients: int, named: int = NAMED_CLIENTS
 
 def _clients_axis(num_clients: int, **options: Any) -> dict[str, Any]:
     """Client 0 at the top, as one reads."""
-    return axis(range=[num_clients - 0.5, -0.5], showgrid=False, nticks=5, fixedrange=True, **options)
+    ticks = whole_ticks(num_clients, most=5)
+    return axis(range=[num_clients - 0.5, -0.5], showgrid=False, fixedrange=True, **{**ticks, **options})
 
 
 def _cluster_bands(sizes: NDArray[np.int64]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ ALGORITHM_COLOURS = {
     "fedavgm": "#A0704B", "fedadam": "#8C7B62", "fedyogi": "#80828A",
 }  # fmt: skip
 NEUTRAL = "#808792"
-DISSIMILARITY, WITHIN_CLUSTER, STALENESS = "#7B6CC4", "#1E9494", "#A0704B"
+DISSIMILARITY, WITHIN_CLUSTER, STALENESS, MEMORY_ERROR = "#7B6CC4", "#1E9494", "#A0704B", "#C2548C"
 
 ROLE_DASH: dict[Role, str] = {"current": "solid", "recorded": "solid", "reference": "dot", "previous": "dash"}
 ROLE_OPACITY: dict[Role, float] = {"current": 1.0, "recorded": 1.0, "reference": 1.0, "previous": 0.45}
@@ -45,6 +45,7 @@ PARTS = {
     "interaction": Part("interaction", NEUTRAL, "circle"),
     "total": Part("total", NEUTRAL, "circle"),
 }
+MOVEMENT = Part("movement within the window", "#7B6CC4", "square")  # a part of windows only
 
 
 def algorithm_colour(algorithm: str) -> str:
@@ -61,8 +62,11 @@ def rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def number(value: float | None) -> str:
-    """Three significant digits: 0.0591, 38.2, 1,230; powers of ten below 0.001 and from 100,000 on; "–" for none."""
+def number(value: float | None, *, trim: bool = False) -> str:
+    """Three significant digits: 0.0591, 38.2, 1,230; powers of ten below 0.001 and from 100,000 on; "–" for none.
+
+    trim: without zeros at the end, for values that were set rather than measured: 0.3, not 0.300.
+    """
     if value is None or not math.isfinite(value):
         return "–"
     if value == 0:
@@ -70,15 +74,17 @@ def number(value: float | None) -> str:
     # The exponent after rounding: 9.999 is 10.0, not 10.00.
     exponent = math.floor(math.log10(abs(float(f"{value:.2e}"))))
     if -3 <= exponent < 5:
-        text = f"{round(value, 2 - exponent):,.{max(0, 2 - exponent)}f}"
+        text, power = f"{round(value, 2 - exponent):,.{max(0, 2 - exponent)}f}", ""
     else:
-        text = f"{value / 10.0**exponent:.2f}×10{superscript(exponent)}"
-    return text.replace("-", "−")
+        text, power = f"{value / 10.0**exponent:.2f}", f"×10{superscript(exponent)}"
+    if trim and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"{text}{power}".replace("-", "−")
 
 
-def percent(share: float | None) -> str:
+def percent(share: float | None, *, trim: bool = False) -> str:
     """A share in [0, 1] as 80.6 %."""
-    return "–" if share is None or not math.isfinite(share) else f"{number(100 * share)} %"
+    return "–" if share is None or not math.isfinite(share) else f"{number(100 * share, trim=trim)} %"
 
 
 def superscript(exponent: int) -> str:

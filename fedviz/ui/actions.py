@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
+from fedviz.config import ConfigError
 from fedviz.runs.admission import Refused
 from fedviz.runs.run import Run
+from fedviz.runs.store import StoreError
 from fedviz.ui import controls
 from fedviz.ui.manager import run_manager
 
@@ -18,20 +20,28 @@ def run_id() -> str | None:
     return st.query_params.get(RUN)
 
 
+def run_or_none(run_id: str | None) -> Run | None:
+    """The run, None where there is none or its records cannot be read."""
+    try:
+        return run_manager().get(run_id) if run_id else None
+    except StoreError:
+        return None
+
+
 def start() -> None:
     """Submit what the form says, and put the new run into the address. The run shown until now stays on the charts, faint."""
     manager, form = run_manager(), controls.read()
-    before = manager.get(run_id() or "")
+    before = run_or_none(run_id())
     if form.config is None or form.reason:
         return
     if before is not None and before.live and not differs(form, before):
         return
     try:
         run = manager.submit(form.config, reference=form.reference)
-    except Refused as refusal:
+    except (Refused, ConfigError) as refusal:
         st.session_state.refused = str(refusal)
         return
-    manager.set_pace(run.id, PACES[st.session_state.pace])
+    manager.set_pace(run.id, PACES.get(st.session_state.pace))
     mine: list[str] = st.session_state.setdefault("mine", [])
     if before is not None:
         st.session_state.previous = before.id
@@ -41,6 +51,19 @@ def start() -> None:
     st.session_state.loaded = run.id
     st.session_state.refused = None
     st.query_params[RUN] = run.id
+
+
+def open_run(run_id: str) -> None:
+    """Show an earlier run, as its link does."""
+    st.session_state.previous = None
+    st.query_params[RUN] = run_id
+
+
+def start_page() -> None:
+    """Back to the page as it is without a run: the recorded one, and the controls as they were for it."""
+    st.session_state.previous = st.session_state.loaded = st.session_state.refused = None
+    st.query_params.pop(RUN, None)
+    controls.reset()
 
 
 def differs(form: controls.Form, run: Run) -> bool:
@@ -66,12 +89,12 @@ def stop() -> None:
 
 def set_pace() -> None:
     """The pace is the run's, not the visitor's: all tabs on one run show the same."""
-    current = run_id()
-    if current and run_manager().get(current):
-        run_manager().set_pace(current, PACES[st.session_state.pace])
+    current, chosen = run_id(), st.session_state.pace
+    if chosen in PACES and current and run_or_none(current):  # a browser may say None while the page is made
+        run_manager().set_pace(current, PACES[chosen])
 
 
 def _tell(what: str) -> None:
     current = run_id()
-    if current and run_manager().get(current):
+    if current and run_or_none(current):
         getattr(run_manager(), what)(current)

@@ -7,6 +7,7 @@ a slider and a typed number can stand for the same value, and hidden controls ke
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import streamlit as st
 
 from fedviz.algorithms import ALGORITHMS
-from fedviz.config import SimulationConfig
+from fedviz.config import ConfigError, SimulationConfig
 from fedviz.papers.presets import PRESETS
 from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
@@ -24,7 +25,10 @@ NO_REFERENCE = "none"
 OWN = "own"
 REFERENCE = "compare_with"  # beside the config in the draft: the algorithm of the reference run
 MEMORY = "memory"  # what is wrong when a run does not fit into it
-SEGMENTS_WIDTH = 40  # characters that fit into one row of segments, with four for the edges of each
+SEGMENTS_WIDTH = 36  # characters that fit into one row of segments, with four for the edges of each
+DIFFERENCES = ("quantity_skew", "feature_skew", "feature_strength", "weights")
+_TEX = {"η": r"\eta"}
+SELECT_WIDTH = 26  # characters that fit into a select box
 LARGEST_TYPED = 2**53 - 1  # beyond it a browser's numbers are no longer whole
 
 
@@ -65,13 +69,16 @@ def read() -> Form:
     config, problems = settings.read(draft())
     if config is None:
         return Form(None, None, problems)
-    reference, why = settings.reference_for(config, draft()[REFERENCE])
+    wanted = draft()[REFERENCE]
+    reference, why = settings.reference_for(config, None if wanted == NO_REFERENCE else wanted)
     if why:
         return Form(config, None, {REFERENCE: why})
     try:
         admission.check(config, reference)
     except admission.Refused as refusal:
         return Form(config, reference, {MEMORY: str(refusal)})
+    except ConfigError as error:  # the data cannot be dealt as asked
+        return Form(config, reference, dict(error.problems))
     return Form(config, reference)
 
 
@@ -94,13 +101,14 @@ def show(form: Form) -> None:
         if form.config and (note := preview.small_clients(form.config)):
             st.caption(f":material/info: {note}")
     with st.expander("Problem and data set", icon=":material/database:", key="problem_and_data"):
-        _group(
-            form, TOP["problem"], leave_out=[s for s in TOP["problem"].inside(draft()["problem"]) if s.kind == "group"]
-        )
+        _group(form, TOP["problem"], leave_out=_heterogeneity())
     with st.expander("Advanced", icon=":material/settings:", key="advanced"):
-        for name in ("seed", "eval_every", "probe_every", "device"):
+        for name in ("seed", "eval_every", "probe_every"):
             _control(form, TOP[name])
-        st.button("Back to the defaults", icon=":material/restart_alt:", on_click=_reset, type="tertiary")
+        for setting in TOP["probe"].parts:
+            _control(form, setting)
+        _control(form, TOP["device"])
+        st.button("Back to the defaults", icon=":material/restart_alt:", on_click=reset, type="tertiary")
 
 
 def _presets(form: Form) -> None:
@@ -136,11 +144,21 @@ def _ready_made() -> dict[str, tuple[SimulationConfig, SimulationConfig | None]]
 def _data(form: Form) -> None:
     """How the data is spread, and over how many clients."""
     with st.container(gap="small"):
-        for setting in TOP["problem"].inside(draft()["problem"]):
+        for setting in _heterogeneity():
             if setting.kind == "group":
                 _group(form, setting)
         _control(form, TOP["num_clients"])
         preview.labels(form.config)
+        if further := [setting for setting in _heterogeneity() if setting.kind != "group"]:
+            with st.expander("More differences between clients", icon=":material/diversity_3:", key="differences"):
+                for setting in further:
+                    _control(form, setting)
+
+
+def _heterogeneity() -> list[Setting]:
+    """What makes clients differ from one another: how the data is dealt, and the rest."""
+    inside = TOP["problem"].inside(draft()["problem"])
+    return [s for s in inside if s.kind == "group" or s.name in DIFFERENCES]
 
 
 def _compare_with(form: Form) -> None:
@@ -183,6 +201,8 @@ def _group(form: Form, setting: Setting, leave_out: list[Setting] | None = None)
 
 def _control(form: Form, setting: Setting) -> None:
     """The widget of one field, and beneath it what is wrong with it."""
+    if not settings.counts(setting, draft()):
+        return
     {"choice": _choice, "switch": _switch_control, "whole": _number, "number": _number, "text": _text}[setting.kind](
         form, setting
     )
@@ -213,6 +233,8 @@ def _choose(setting: Setting, labels: dict[str, str], *, on_change: Callable[[st
         st.segmented_control(_label(setting), list(labels), required=True, width="stretch", **arguments)
     else:
         st.selectbox(_label(setting), list(labels), **arguments)
+        if len(labels[draft()[setting.key]]) > SELECT_WIDTH:
+            st.caption(labels[draft()[setting.key]])
 
 
 def _switch_control(form: Form, setting: Setting) -> None:
@@ -259,7 +281,9 @@ def _typed(form: Form, setting: Setting, **look: Any) -> None:
 def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
     key, value, whole = f"w.{setting.key}.slider", draft()[setting.key], setting.kind == "whole"
     low, high = span
-    value = min(max(value, low), high) if isinstance(value, int | float) and math.isfinite(value) else low
+    if not isinstance(value, int | float) or not math.isfinite(value) or (value <= 0 and setting.about["log"]):
+        value = low
+    low, high = min(low, value), max(high, value)  # a typed value may lie beyond what is worth sliding through
     arguments: dict[str, Any] = {
         "key": key,
         "help": _tooltip(form, setting),
@@ -310,7 +334,17 @@ def _span(setting: Setting) -> tuple[float, float] | None:
 
 def _label(setting: Setting) -> str:
     symbol = setting.about["symbol"]
-    return f"{setting.about['label']} ({symbol})" if symbol else setting.about["label"]
+    return f"{setting.about['label']} ({_typeset(symbol)})" if symbol else setting.about["label"]
+
+
+def _typeset(text: str) -> str:
+    """Symbols with an index as such: η_c becomes a formula."""
+
+    def formula(found: re.Match[str]) -> str:
+        symbol, index = _TEX.get(found[1], found[1]), found[2]
+        return f"${symbol}_{{{index}}}$" if len(index) == 1 else rf"${symbol}_{{\mathrm{{{index}}}}}$"
+
+    return re.sub(r"(\w)_([a-z]+)", formula, text)
 
 
 def _tooltip(form: Form, setting: Setting) -> str:
@@ -319,14 +353,14 @@ def _tooltip(form: Form, setting: Setting) -> str:
     lines = [about["help"]]
     if about["minimum"] is not None and about["maximum"] is not None:
         lines.append(f"Allowed: {'above ' if about['above'] else ''}{about['minimum']:,g} to {about['maximum']:,g}.")
-    now = words.live_value(setting.path, form.config) if form.config else ""
+    now = _typeset(words.live_value(setting.path, form.config)) if form.config else ""
     return "\n\n".join([*lines, f"**{now}**"] if now else lines)
 
 
 def _complain(form: Form, path: str) -> None:
     message = form.problems.get(path)
     if message:
-        st.caption(f":red[:material/error: {words.escape(message[0].upper() + message[1:])}]")
+        st.markdown(f":red[:small[:material/error: {words.escape(message[0].upper() + message[1:])}]]")
 
 
 def _put(key: str, value: Any) -> None:
@@ -356,6 +390,7 @@ def _switch(key: str, group: str) -> None:
     for setting in _setting(group).inside(after):
         if setting.name in old:
             draft()[setting.key] = draft()[old[setting.name]]
+    draft().update(settings.NEEDS.get(f"{group}.{after}", {}))
     example = settings.EXAMPLES.get(f"{group}.{after}")
     if example:
         draft().update({name: value for name, value in example(draft()).items() if draft()[name] in ("", None)})
@@ -365,5 +400,6 @@ def _setting(key: str) -> Setting:
     return next(setting for setting in settings.chosen(draft()) if setting.key == key)
 
 
-def _reset() -> None:
+def reset() -> None:
+    """Every control as it was at first."""
     draft().update(settings.default_draft() | {REFERENCE: "fedavg"})

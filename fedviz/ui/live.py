@@ -7,7 +7,7 @@ callbacks on the run manager, so nothing here waits for anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -20,17 +20,8 @@ from fedviz.ui.controls import Form
 from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.shown import Shown, recorded_default
 
-READING_HELP = """The squared distance between the server's step and the true gradient, split into parts that add up:
-
-- **who took part**: the cohort was drawn at random
-- **which group was on duty**: the available clients differ from all
-- **minibatch noise**: what even full participation would keep
-- **client drift**: local steps lead away from the gradient; κ is how long the step is along it, cosine how well it points
-
-*Log* compares sizes, *Linear* stacks the parts. *Absolute* shows squared norms in gradient units, *Relative* divides by the squared
-length of the mean step and leaves out harmless shortening. *As in theory* counts the noise of the drawn clients as noise, not as
-who took part; the total is the same."""
-SCRUBBER_HELP = "On a paused or finished run: marks a round on all charts, and the numbers are those of that round."
+SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that round."
+EMBEDDED = "A finished run of the default settings, recorded earlier."
 TICK = 0.75  # seconds between two looks at a live run
 
 
@@ -60,16 +51,23 @@ class Now:
         run = scene.run
         if run is None:
             return cls("recorded" if scene.shown else "ready", False, "")
-        live, state, message = run.live, run.state, run.message
-        if live and not state.live and run.reference is not None:  # one of the two is done, the other one goes on
-            return cls(
-                str(run.reference.state),
-                True,
-                f"{run.config.algorithm.title} is done; {run.reference.config.algorithm.title} goes on.",
-            )
+        live, state, message, other = run.live, run.state, run.message, run.reference
+        if live and not state.live and other is not None:  # one of the two is done, the other one goes on
+            end = f"{run.config.algorithm.title} is done" if state == "finished" else _end(run)
+            return cls(str(other.state), True, f"{end.rstrip('.')}. {other.config.algorithm.title} goes on.")
         if state == "queued" and run.queue_position:
             message = f"Number {run.queue_position} in line: it starts when a place is free."
+        if other is not None and other.state in ("diverged", "failed") and other.message != run.message:
+            message = f"{message or words.BADGES[state].sentence} {_end(other)}"
         return cls(str(state), live, message)
+
+
+def _end(run: Run) -> str:
+    """How a run ended, with its name: "FedAvg diverged in round 12: ..."."""
+    name, state, message = run.config.algorithm.title, str(run.state), run.message
+    if message.lower().startswith(state):
+        return f"{name} {message[0].lower()}{message[1:]}"
+    return f"{name}: {message}"
 
 
 def show(scene: Scene) -> None:
@@ -85,66 +83,72 @@ def _tick(scene: Scene, live: bool) -> None:
     # The state before the records: a run that has ended by now has all its records in place.
     now = Now.of(scene)
     shown = Shown.of(run) if run else scene.shown
-    if not scene.embedded:
-        _headline(scene, now)
-        _buttons(scene, now)
+    cursor = None
     if scene.embedded:
+        _headline(scene, now)
         _progress(scene, shown)
-        cursor = None
     else:
-        left, right = st.columns([2, 1], vertical_alignment="bottom")
-        with left:
-            _progress(scene, shown)
-        with right:
-            cursor = _scrubber(shown, still=not now.live or now.state == "paused")
+        with st.container(key="controls", horizontal=True, vertical_alignment="center", gap="small"):
+            _buttons(scene, now)
+            _pace(scene, now.live)
+            with st.container(key="progress"):
+                _progress(scene, shown)
+        with st.container(key="standing", horizontal=True, vertical_alignment="center", gap="small"):
+            _headline(scene, now)
+            if shown and shown.last_round and (not now.live or now.state == "paused"):
+                cursor = _scrubber(shown)
     before = scene.previous or recorded_default()
     if shown is not None and len(shown.records):
         _charts(shown, scene.previous, cursor)
     elif now.live and before is not None:
-        st.caption(
-            ":material/history: Still the charts from before; the new run takes their place with its first record."
-        )
-        _charts(before, None, None)
+        _charts(before, None, None)  # until the new run has its first record
     if live and not now.live:
         st.rerun()  # it has ended: the full page drops the timer
 
 
 def _headline(scene: Scene, now: Now) -> None:
-    """The badge, and one sentence."""
-    badge = words.BADGES[now.state]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.badge(badge.word, icon=badge.icon, color=badge.color)
-        if scene.changed:
-            st.badge("settings changed: press Run to see", icon=":material/edit:", color="orange")
-        st.caption(words.escape(now.message or badge.sentence), width="stretch")
+    """The badge, and the one thing that is to be said now."""
+    badge, reason, refused = words.BADGES[now.state], scene.form.reason, st.session_state.get("refused")
+    wrong = "" if scene.embedded else f"Run is off. {reason}" if reason else refused or ""
+    changed = scene.changed and not scene.embedded and not wrong
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="headline"):
+        with st.container(key="badges", width="content", gap="xxsmall"):
+            st.badge(badge.word, icon=badge.icon, color=badge.color)
+            if changed:
+                st.badge("settings changed: press Run to see", icon=":material/edit:", color="orange")
+        if wrong:
+            st.markdown(f":red[:material/error: {words.escape(wrong)}]", width="stretch")
+        else:
+            st.caption(words.escape(_sentence(scene, now, changed)), width="stretch")
+
+
+def _sentence(scene: Scene, now: Now, changed: bool) -> str:
+    if now.live and scene.run is not None and not len(scene.run.records):
+        return f"{now.message or words.BADGES[now.state].sentence} The charts are still those from before."
+    if scene.embedded and scene.run is None:
+        return EMBEDDED
+    if scene.form.config and (changed or scene.run is None):
+        return words.will_happen(scene.form.config, scene.form.reference)
+    return now.message or words.BADGES[now.state].sentence
 
 
 def _buttons(scene: Scene, now: Now) -> None:
     """Always the same four buttons at the same places; what makes no sense now is disabled."""
-    live, reason = now.live, scene.form.reason
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    live, reason, paused = now.live, scene.form.reason, now.state == "paused"
+    with st.container(key="buttons", horizontal=True, width="content", gap="small"):
         st.button(
-            "Run", key="run", type="primary", icon=":material/play_arrow:", width=130, on_click=actions.start,
+            "Run", key="run", type="primary", icon=":material/play_arrow:", on_click=actions.start,
             disabled=bool(reason) or (live and not scene.changed), help=reason or None,
         )  # fmt: skip
-        paused = now.state == "paused"
         st.button(
-            "Resume" if paused else "Pause", key="pause", icon=":material/resume:" if paused else ":material/pause:", width=130,
+            "Resume" if paused else "Pause", key="pause", icon=":material/resume:" if paused else ":material/pause:",
             on_click=actions.resume if paused else actions.pause, disabled=not live,
         )  # fmt: skip
         st.button(
-            "Step", key="step", icon=":material/skip_next:", width=110, on_click=actions.step,
-            disabled=now.state not in ("running", "paused"), help="Exactly one round, then stand still.",
+            "Step", key="step", icon=":material/skip_next:", on_click=actions.step, disabled=not paused,
+            help="Exactly one round, then stand still." if paused else "Pause first: then it goes on by exactly one round.",
         )  # fmt: skip
-        st.button("Stop", key="stop", icon=":material/stop:", width=110, on_click=actions.stop, disabled=not live)
-        _pace(scene, live)
-    refused = st.session_state.get("refused")
-    if reason:
-        st.caption(f":red[:material/error: Run is off. {words.escape(reason)}]")
-    elif refused:
-        st.caption(f":red[:material/error: {words.escape(refused)}]")
-    elif scene.form.config and (scene.changed or scene.run is None):
-        st.caption(words.escape(words.will_happen(scene.form.config, scene.form.reference)))
+        st.button("Stop", key="stop", icon=":material/stop:", on_click=actions.stop, disabled=not live)
 
 
 def _pace(scene: Scene, live: bool) -> None:
@@ -153,7 +157,7 @@ def _pace(scene: Scene, live: bool) -> None:
         name = next((name for name, pace in PACES.items() if pace == scene.run.pace), "max")
         if st.session_state.get("pace") != name:
             st.session_state.pace = name
-    elif "pace" not in st.session_state:
+    elif st.session_state.get("pace") not in PACES:
         st.session_state.pace = "max"
     st.segmented_control(
         "Rounds a second",
@@ -183,67 +187,89 @@ def _progress(scene: Scene, shown: Shown | None) -> None:
     st.progress(min(1.0, done / planned), " · ".join(parts))
 
 
-def _scrubber(shown: Shown | None, *, still: bool) -> int | None:
-    """The round to look at; None while computing, and at the last round."""
-    if shown is None:
-        return None
-    planned, last = max(1, shown.config.rounds), shown.last_round
-    if not still or not last:
-        st.slider("Look at round", 0, planned, 0, key="cursor-waiting", disabled=True, help=SCRUBBER_HELP)
-        return None
+def _scrubber(shown: Shown) -> int | None:
+    """The round to look at; None at the last one."""
+    planned, last = shown.config.rounds, shown.last_round
     # The chosen round follows the newest one, unless the visitor has moved away from it.
     key, seen = f"cursor-{shown.key}", f"cursor-{shown.key}-seen"
     if st.session_state.get(key) in (None, st.session_state.get(seen)) or st.session_state[key] > last:
         st.session_state[key] = last
     st.session_state[seen] = last
-    chosen = min(st.slider("Look at round", 0, planned, key=key, help=SCRUBBER_HELP), last)
+    chosen = min(st.slider("Look at round", 0, planned, key=key, help=SCRUBBER_HELP, width=320), last)
     return chosen if chosen < last else None
 
 
 def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
     """Loss and accuracy, then why, then who."""
-    views = [view for view in (shown.view, shown.reference_view, previous and previous.as_previous()) if view]
+    views = [view for view in (shown.view, shown.reference_view, previous and previous.before(shown)) if view]
     left, right = st.columns(2)
-    with left.container(border=True, height="stretch"):
-        chart = st.container()
-        log = _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
-        with chart:
-            _draw(figures.loss(views, cursor=cursor, log=log), "loss")
-    with right.container(border=True, height="stretch"):
+    with left, _card("loss", height="stretch"):
+        with _tools("loss"):
+            log = _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
+            _help("loss", words.measured_on(shown.config))
+        _draw(figures.loss(views, cursor=cursor, log=log), "loss")
+    with right, _card("accuracy", height="stretch"):
+        with _tools("accuracy"):
+            _help("accuracy", words.measured_on(shown.config))
         _draw(figures.accuracy(views, cursor=cursor), "accuracy")
-        st.caption(words.measured_on(shown.config))
     _decomposition(shown, cursor)
+    windows = figures.windows(shown.view, cursor=cursor)
+    if windows is not None:
+        with _card("windows"):
+            with _tools("windows"):
+                _help("windows")
+            _draw(windows, "windows")
     left, right = st.columns(2)
-    with left.container(border=True):
+    with left, _card("participation"):
+        with _tools("participation"):
+            _help("participation")
         _draw(figures.participation(shown.view, cursor), "participation")
-    with right.container(border=True):
+    with right, _card("heterogeneity"):
+        with _tools("heterogeneity"):
+            _help("heterogeneity")
         _draw(figures.heterogeneity(shown.view, cursor=cursor), "heterogeneity")
 
 
 def _decomposition(shown: Shown, cursor: int | None) -> None:
     """The heart of the page: where the server's error comes from."""
-    with st.container(border=True):
-        reading = st.container()
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            log = _option("scale", {"log": "Log", "linear": "Linear"}) == "log"
-            relative = _option("size", {"absolute": "Absolute", "relative": "Relative"}) == "relative"
-            theory = _option("split", {"telescoped": "As measured", "theory": "As in theory"}) == "theory"
-        split: Literal["telescoped", "theory"] = "theory" if theory else "telescoped"
-        reference = shown.reference_view
-        sentence = figures.reading(shown.view, cursor, relative=relative, split=split, reference=reference)
-        reading.markdown(f"**{words.escape(sentence)}**", help=READING_HELP)
-        figure = figures.decomposition(
-            shown.view, reference, scale="log" if log else "linear", relative=relative, split=split, cursor=cursor
-        )
-        _draw(figure, "decomposition", 380)
+    with _card("decomposition"):
+        reading = st.container(key="reading")
+        with st.container(key="decomposition-chart"):
+            with _tools("decomposition"):
+                log = _option("scale", {"log": "Log", "linear": "Linear"}) == "log"
+                relative = _option("size", {"absolute": "Absolute", "relative": "Relative"}) == "relative"
+                theory = _option("split", {"telescoped": "As measured", "theory": "As in theory"}) == "theory"
+            split: Literal["telescoped", "theory"] = "theory" if theory else "telescoped"
+            reference = shown.reference_view
+            sentence = figures.reading(shown.view, cursor, relative=relative, split=split, reference=reference)
+            reading.markdown(f"**{words.escape(sentence)}**", help=words.CHART_HELP["decomposition"])
+            figure = figures.decomposition(
+                shown.view, reference, scale="log" if log else "linear", relative=relative, split=split, cursor=cursor
+            )
+            _draw(figure, "decomposition", 360)
         gradients, probes = (shown.records.last(f"costs.{name}_evaluations") for name in ("gradient", "probe"))
-        st.caption(words.probe_share(gradients, probes))
+        if cost := words.probe_share(gradients, probes):
+            st.caption(cost)
+
+
+def _card(name: str, height: Literal["content", "stretch"] = "content") -> Any:
+    return st.container(border=True, key=f"card-{name}", height=height)
+
+
+def _tools(name: str) -> Any:
+    """What stands in the row of a chart's title, at its right."""
+    return st.container(key=f"tools-{name}", horizontal=True, width="content")
+
+
+def _help(name: str, further: str = "") -> None:
+    st.markdown("&nbsp;", help=f"{words.CHART_HELP[name]} {further}".strip())
 
 
 def _option(name: str, choices: dict[str, str]) -> str:
     """A small choice of how to draw; it redraws the charts and nothing else."""
     key = f"draw_{name}"
-    st.session_state.setdefault(key, next(iter(choices)))
+    if st.session_state.get(key) not in choices:
+        st.session_state[key] = next(iter(choices))
     chosen = st.segmented_control(
         name.replace("_", " "),
         list(choices),
@@ -255,5 +281,5 @@ def _option(name: str, choices: dict[str, str]) -> str:
     return str(chosen)
 
 
-def _draw(figure: Figure, key: str, height: int = 300) -> None:
+def _draw(figure: Figure, key: str, height: int = 250) -> None:
     live_plotly(figure, key=key, height=height)

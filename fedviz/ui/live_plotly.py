@@ -40,6 +40,7 @@ const code = import(new URL("app/static/live_plotly.js?v=%s", document.baseURI.r
 export default function (component) {
   let close = () => {};
   let gone = false;
+  component.parentElement.querySelector(".live-chart").style.minHeight = `${component.data.height}px`;  // before the code is there
   code.then((module) => { if (!gone) close = module.show(component); })
     .catch((error) => {
       component.parentElement.querySelector(".live-chart").textContent = `The chart could not be loaded: ${error.message}`;

@@ -11,14 +11,17 @@ from fedviz.runs.store import StoreError
 from fedviz.ui import actions, controls, live, words
 from fedviz.ui.live import Scene
 from fedviz.ui.manager import run_manager
+from fedviz.ui.recent import ways_back
 from fedviz.ui.share import share
 from fedviz.ui.shown import Shown, recorded_default
 
 ICON = str(Path(__file__).parents[2] / "assets" / "icon.png")
+STYLE = Path(__file__).with_name("page.css")
 
 
 def simulate() -> None:
     """The whole page, once through."""
+    st.html(STYLE)
     try:
         run_manager()
     except StoreError as error:  # the database of runs is damaged, or another version's
@@ -32,7 +35,7 @@ def simulate() -> None:
             st.header("fedviz", anchor=False)
             controls.show(controls.read())
     form = controls.read()
-    previous = run_manager().get(st.session_state.get("previous", "")) if run else None
+    previous = actions.run_or_none(st.session_state.get("previous")) if run else None
     scene = Scene(
         address=actions.run_id(),
         run=run,
@@ -46,8 +49,7 @@ def simulate() -> None:
     config = shown.config if shown else form.config
     if unknown:
         st.info(unknown, icon=":material/link_off:")
-    if not embedded:
-        _title(words.title(config) if config else "fedviz", run)
+    _title(words.title(config) if config else "fedviz", run, embedded)
     live.show(scene)
     if config and not embedded:
         _looking_at(shown)
@@ -80,10 +82,12 @@ def _changed(form: controls.Form, run: Run | None) -> bool:
     return recorded is not None and (form.config, form.reference) != (recorded.config, recorded.reference)
 
 
-def _title(text: str, run: Run | None) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+def _title(text: str, run: Run | None, embedded: bool) -> None:
+    with st.container(key="title", horizontal=True, vertical_alignment="center", gap="small"):
         st.header(text, anchor=False)
-        share(run)
+        if not embedded:
+            ways_back(run)
+            share(run)
 
 
 def _looking_at(shown: Shown | None) -> None:
@@ -100,5 +104,7 @@ def _looking_at(shown: Shown | None) -> None:
             st.caption(f"{algorithm.title}'s step of the server, in gradient units. {algorithm.paper}.")
             st.latex(algorithm.formula)
         with right:
-            st.caption("The error of that step is the sum of the coloured parts.")
-            st.latex(words.ERROR_FORMULA)
+            st.caption("The error of that step, part by part; the thin grey line holds what the parts share.")
+            st.latex(words.error_formula(shown.config))
+        st.caption(words.error_symbols(shown.config))
+        st.page_link("pages/reference.py", label="All methods, problems and settings", icon=":material/menu_book:")

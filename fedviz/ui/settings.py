@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.parameters import Parameters, shown
+from fedviz.participation import PATTERNS
 
 Draft = dict[str, Any]
 
@@ -54,11 +55,13 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """Which control suits it: "group", "choice", "switch", "whole", "number" or "text"."""
+        """Which control suits it: "group", "section", "choice", "switch", "whole", "number" or "text"."""
         kind = self.field.annotation
         types = set(get_args(kind)) if get_origin(kind) in (Union, UnionType) else {kind}
         if self.field.discriminator:
             return "group"
+        if isinstance(kind, type) and issubclass(kind, Parameters):
+            return "section"
         if self.about["choices"]:
             return "choice"
         if bool in types:
@@ -81,6 +84,14 @@ class Setting:
         names = (name for name in model.model_fields if name != self.tag)
         return [Setting(model, name, f"{self.key}.{choice}.{name}", f"{self.path}.{name}") for name in names]
 
+    @property
+    def parts(self) -> list[Setting]:
+        """The settings of a section, a model for which there is no other candidate."""
+        model = self.field.annotation
+        assert isinstance(model, type)
+        assert issubclass(model, Parameters)
+        return [Setting(model, name, f"{self.key}.{name}", f"{self.path}.{name}") for name in model.model_fields]
+
 
 TOP = {name: Setting(SimulationConfig, name, name, name) for name in SimulationConfig.model_fields}
 
@@ -91,6 +102,9 @@ def default_draft() -> Draft:
 
     def fill(settings: Iterator[Setting] | list[Setting]) -> None:
         for setting in settings:
+            if setting.kind == "section":
+                fill(setting.parts)
+                continue
             if setting.kind != "group":
                 required = setting.field.is_required()
                 draft[setting.key] = "" if required else _to_widget(setting, setting.field.default)
@@ -115,6 +129,8 @@ def to_draft(config: SimulationConfig) -> Draft:
                 choice = value[setting.tag]
                 draft[setting.key] = choice
                 fill(setting.inside(choice), value)
+            elif setting.kind == "section":
+                fill(setting.parts, value)
             elif (
                 setting.optional
                 and setting.path in TOP
@@ -132,8 +148,11 @@ def to_values(draft: Draft) -> dict[str, Any]:
     """The nested values that `SimulationConfig.read` takes, of the choices made in the draft."""
 
     def collect(settings: list[Setting]) -> dict[str, Any]:
-        values = {}
+        values: dict[str, Any] = {}
         for setting in settings:
+            if setting.kind == "section":
+                values[setting.name] = collect(setting.parts)
+                continue
             value = draft[setting.key]
             if setting.kind == "group":
                 values[setting.name] = {setting.tag: value, **collect(setting.inside(value))}
@@ -160,6 +179,17 @@ def chosen(draft: Draft) -> Iterator[Setting]:
         yield setting
         if setting.kind == "group":
             todo = setting.inside(draft[setting.key]) + todo
+        elif setting.kind == "section":
+            todo = setting.parts + todo
+
+
+def counts(setting: Setting, draft: Draft) -> bool:
+    """Whether a setting makes a difference under the other choices in the draft; the form hides it where not."""
+    if setting.path == "problem.feature_strength":
+        return bool(draft["problem.classification.feature_skew"] != "none")
+    if setting.path == "probe.windows_every":
+        return "window" in {s.name for s in TOP["algorithm"].inside(draft["algorithm"])}
+    return True
 
 
 def reference_for(config: SimulationConfig, algorithm: str | None) -> tuple[SimulationConfig | None, str]:
@@ -187,7 +217,7 @@ def _from_widget(setting: Setting, value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):  # not JSON, or nested beyond all sense
         return value
 
 
@@ -215,3 +245,15 @@ def _count(value: Any) -> int:
 
 # Choices with lists to write start from an example that fits the number of clients: choice -> draft -> values for the draft.
 EXAMPLES: dict[str, Callable[[Draft], Draft]] = {"problem.quadratics": _quadratics, "participation.trace": _trace}
+
+# Choices that are defined for two clients only bring them along: choice -> values for the draft.
+_FEW = {"clients_per_round": 1, "groups": 2}
+NEEDS: dict[str, Draft] = {
+    "problem.lower_bound": {"num_clients": 2}
+    | {
+        f"participation.{pattern}.{name}": value
+        for pattern, model in PATTERNS.items()
+        for name, value in _FEW.items()
+        if name in model.model_fields
+    }
+}

@@ -1,13 +1,17 @@
-"""What a visitor takes away from a run: its link, its command line, its numbers."""
+"""What a visitor takes away from a run: its link, its command lines, its numbers."""
 
 from __future__ import annotations
 
+import os
 from urllib.parse import urlsplit, urlunsplit
 
 import streamlit as st
 
+from fedviz.config import SimulationConfig
 from fedviz.runs import export
 from fedviz.runs.run import Run
+
+PYTHON = r".venv\Scripts\python" if os.name == "nt" else ".venv/bin/python"  # as the README writes it
 
 
 def share(run: Run | None) -> None:
@@ -20,10 +24,14 @@ def share(run: Run | None) -> None:
     ):
         if run is None:
             return
-        st.markdown("**Copy link**: shows this very run, also while it is going on.")
+        st.caption("The button at the right of each box copies it.")
+        st.markdown("The link to this very run, also while it is going on:")
         st.code(link(run.id), language=None, wrap_lines=True)
-        st.markdown("**Copy command**: the same run without a browser.")
-        st.code(run.config.to_command(), language="bash", wrap_lines=True)
+        beside = f", then {run.reference.config.algorithm.title} to compare with" if run.reference else ""
+        st.markdown(f"The same without a browser, in fedviz's folder{beside}:")
+        for each in (run, run.reference):
+            if each is not None:
+                st.code(command(each.config), language="bash", wrap_lines=True)
         name = f"fedviz-{run.config.algorithm.name}-{run.id[:8]}"
         with st.container(horizontal=True):
             _download(run, "Download CSV", f"{name}.csv")
@@ -36,7 +44,14 @@ def share(run: Run | None) -> None:
 def link(run_id: str) -> str:
     """The address of this page with the run in it."""
     here = urlsplit(str(st.context.url or "http://localhost:8501/"))
-    return urlunsplit((here.scheme, here.netloc, here.path or "/", f"run={run_id}", ""))
+    # After a restart of the server Streamlit names the page itself in the address, which a link need not.
+    path = here.path.removesuffix("/").removesuffix("/simulate") + "/"
+    return urlunsplit((here.scheme, here.netloc, path, f"run={run_id}", ""))
+
+
+def command(config: SimulationConfig) -> str:
+    """The command line of a config, with the Python that bootstrap.py has made."""
+    return PYTHON + config.to_command().removeprefix("python")
 
 
 def _download(run: Run, label: str, file_name: str) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -54,9 +55,43 @@ class Shown:
             return None
         return _view(self.reference, self.reference_records, "reference")
 
-    def as_previous(self) -> RunView | None:
-        """The run before, to be drawn faint; None where it has nothing to draw."""
-        return replace(self.view, role="previous") if len(self.records) else None
+    def before(self, now: Shown) -> RunView | None:
+        """As the run before `now`, to be drawn faint; None where it has nothing to draw that can be compared.
+
+        How the data is dealt may differ, for that is worth comparing; what is trained on what may not.
+        """
+        if not len(self.records) or _trained(self.config) != _trained(now.config):
+            return None
+        return replace(self.view, role="previous", records=_Until(self.records, now.config.rounds))
+
+
+def _trained(config: SimulationConfig) -> dict[str, Any]:
+    return config.problem.model_dump(exclude={"partition"})
+
+
+class _Until:
+    """Records up to a round, so that a longer run does not reach beyond the axis of a shorter one."""
+
+    def __init__(self, records: Records, last: int) -> None:
+        self._records = records
+        self._count = int(np.searchsorted(records.rounds, last, side="right"))
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def rounds(self) -> NDArray[np.int64]:
+        return self._records.rounds[: self._count]
+
+    def column(self, path: str) -> NDArray[np.float64]:
+        return self._records.column(path)[: self._count]
+
+    def cohort(self, index: int) -> NDArray[np.int64]:
+        return self._records.cohort(range(self._count)[index])
+
+    @property
+    def mode(self) -> str | None:
+        return self._records.mode
 
 
 @st.cache_resource(show_spinner=False)

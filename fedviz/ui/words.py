@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
+from fedviz.algorithms import AlgorithmParameters, ClusterFedVARPParameters
+from fedviz.algorithms.amplified import AmplifiedParameters, AmplifiedScaffoldParameters
+from fedviz.algorithms.fedavg import FedAvgParameters
+from fedviz.algorithms.fedvarp import FedVARPParameters
+from fedviz.algorithms.mifa import MIFAParameters
+from fedviz.algorithms.scaffold import ScaffoldParameters
+from fedviz.algorithms.sgd import SGDParameters
 from fedviz.config import SimulationConfig
-from fedviz.participation import Cyclic
+from fedviz.figures.style import number as number  # the page asks here for all its words
+from fedviz.figures.style import percent as percent
+from fedviz.participation import Bernoulli, Cyclic, Full, Markov, Regularized, StochasticCyclic, Trace, Uniform
 from fedviz.participation.cyclic import Turns
-from fedviz.problems import Classification
-from fedviz.problems.partitions import Similarity
+from fedviz.problems import Classification, LowerBound, Quadratics
+from fedviz.problems.partitions import Iid, Similarity
+from fedviz.runs.admission import in_words
 
 
 @dataclass(frozen=True)
@@ -52,28 +61,6 @@ BADGES = {
 }
 
 
-def number(value: float) -> str:
-    """At most three significant digits, no exponent where people do not write one."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    if 1e-4 <= abs(value) < 1e6:
-        digits = max(0, 2 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{digits}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{value:.2e}"
-
-
-def percent(share: float) -> str:
-    return f"{number(100 * share)}\N{NO-BREAK SPACE}%"
-
-
-def megabytes(count: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{number(count / size)} {unit}"
-    return f"{count:.0f} bytes"
-
-
 def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
@@ -100,8 +87,8 @@ def heterogeneity(config: SimulationConfig) -> str:
         return config.problem.title.lower()
     values = partition.model_dump(exclude={"name"})
     if "similarity" in values:
-        return f"similarity {percent(values['similarity'])}"
-    numbers = [f"{name} {number(value)}" for name, value in values.items() if isinstance(value, int | float)]
+        return f"similarity {percent(values['similarity'], trim=True)}"
+    numbers = [f"{name} {number(value, trim=True)}" for name, value in values.items() if isinstance(value, int | float)]
     return ", ".join([partition.title, *numbers])
 
 
@@ -127,7 +114,7 @@ def looking_at(config: SimulationConfig, reference: SimulationConfig | None) -> 
     steps = "one gradient step" if config.steps == 1 else f"{config.steps:,} gradient steps"
     data = " " + _data(config)
     turns = config.participation
-    if S >= N:
+    if _everybody_takes_part(config):
         turn = (
             f"In every round all {N:,} clients take {steps} on their own data, and the server follows what they bring."
         )
@@ -140,45 +127,142 @@ def looking_at(config: SimulationConfig, reference: SimulationConfig | None) -> 
         turn = (
             f"In every round {clients(config)} take {steps} on their own data, and the server follows what they bring."
         )
-    return [turn + data, config.algorithm.summary, _watch(config, reference, S / N)]
+    return [turn + data, config.algorithm.summary, watch(config, reference)]
 
 
 def _data(config: SimulationConfig) -> str:
     """How the data is spread, in a sentence."""
     partition = getattr(config.problem, "partition", None)
     if isinstance(partition, Similarity) and partition.similarity < 1:
-        share = percent(partition.similarity)
+        share = percent(partition.similarity, trim=True)
         return f"{share} of the data is dealt at random; the rest goes by label, so that each client has mostly one."
     if isinstance(partition, Similarity):
         return "All data is dealt at random, so that all clients look alike."
     return config.problem.summary if partition is None else partition.summary
 
 
-def _watch(config: SimulationConfig, reference: SimulationConfig | None, share: float) -> str:
-    """What to look for in the decomposition; follows from the method's kind, never from the numbers of a run."""
-    name, other = config.algorithm.name, reference.algorithm.title if reference else "FedAvg"
-    if share >= 1:
-        return "Everybody takes part, so who took part adds nothing to the error: what is left is noise and drift."
-    age = number(1 / share)
-    if name in ("fedvarp", "mifa"):
+def watch(config: SimulationConfig, reference: SimulationConfig | None = None) -> str:
+    """What to look for in the decomposition. Follows from the settings, never from the numbers of a run."""
+    method, pattern = config.algorithm, config.participation
+    if _everybody_takes_part(config):
+        return _watch_everybody(config)
+    if _clients_are_alike(config):
+        beside = f", and {reference.algorithm.title} should do about as well" if reference else ""
+        return f"All clients look alike, so it matters little who takes part: there is little for a memory to remove{beside}."
+    if isinstance(pattern, Turns):
+        return _watch_turns(method, loosely=not isinstance(pattern, Cyclic), window=pattern.window(config.num_clients))
+    if isinstance(pattern, Markov | Trace):
         return (
-            f"Look at the part of the error that comes from who took part: a client is seen about every {age} rounds, and once all have "
-            f"been, memory should push that part far below {other}'s, down to what noise in old memories leaves."
+            "Whoever is available takes part, so nobody is drawn and that part is zero: look at the part of who was available, "
+            + (_FADES if _remembers(method, config.num_clients) else _STAYS)
         )
-    if name == "cluster_fedvarp":
+    if isinstance(pattern, Regularized):
         return (
-            "Look at the part of the error that comes from who took part: it should fall sooner than with a memory for each client, "
-            "but only to the level of the differences inside the clusters."
+            "Within a window fewer and fewer clients are left to draw from: the part of who took part shrinks to zero, and that of "
+            "who was available grows instead, "
+            + (_FADES if _remembers(method, config.num_clients) else "until the next shuffle.")
         )
-    if "scaffold" in name:
+    return _watch_chance(config)
+
+
+_FADES = "which fades as memories stand in for those who are away."
+_STAYS = "which stays as long as clients differ, for nothing is remembered."
+
+
+def _watch_everybody(config: SimulationConfig) -> str:
+    begin = "Everybody takes part, so who took part adds nothing to the error"
+    method = config.algorithm
+    exact = isinstance(method, SGDParameters) or not _gradients_are_noisy(config)
+    if config.steps == 1:  # then a client's step is its gradient at the server's model
+        if exact:
+            return (
+                f"{begin}, and one exact gradient a client has neither noise nor drift: this is plain gradient descent."
+            )
+        return f"{begin}, and a single step does not drift: all error is minibatch noise."
+    left = "drift alone" if exact else "minibatch noise and drift"
+    if isinstance(method, ScaffoldParameters | AmplifiedScaffoldParameters):
+        return f"{begin}: look at drift, which the correction of every local step should make smaller than FedAvg's."
+    return f"{begin}: what is left is {left}, which a memory at the server cannot lower."
+
+
+def _watch_turns(method: AlgorithmParameters, *, loosely: bool, window: int) -> str:
+    begin = "Look at the part of which group is on duty"
+    if loosely:
+        begin += " (those off duty who come too soften it)"
+    if isinstance(method, AmplifiedScaffoldParameters):
         return (
-            f"Look at two parts of the error: who took part should fall as control variates fill (a client is seen about every {age} "
-            "rounds), and drift should become smaller too, which memory at the server alone cannot do."
+            f"{begin}: it is large in every round, fades as control variates fill at the end of each window, and over a window of "
+            f"{method.window or window:,} rounds it largely cancels."
         )
-    return (
-        "Look at the part of the error that comes from who took part: nothing is remembered, so it stays as large as clients differ, "
-        "however long it runs."
-    )
+    if isinstance(method, AmplifiedParameters):
+        return (
+            f"{begin}: it stays large in every single round, but over a window in which all groups had their turn "
+            f"({window:,} rounds) it largely cancels."
+        )
+    if isinstance(method, ClusterFedVARPParameters):
+        return f"{begin}: it should fall once every cluster has been seen, as far as its members are alike."
+    if isinstance(method, FedVARPParameters | ScaffoldParameters):
+        return (
+            f"{begin}: it should fade once all groups have had a turn, for memories stand in for the others; they grow old, though, "
+            "while their group is away."
+        )
+    return f"{begin}: the model is pulled towards each group in turn, and as nothing is remembered this does not fade."
+
+
+def _watch_chance(config: SimulationConfig) -> str:
+    """For patterns in which chance decides who takes part, and all are equally likely."""
+    method, N = config.algorithm, config.num_clients
+    if isinstance(method, ClusterFedVARPParameters):
+        if method.clusters == 1:
+            return f"With one cluster this is FedAvg. {FedAvgParameters.watch}"
+        if method.clusters < N and method.clustering == "random":
+            return (
+                "The clusters are drawn by chance, so a memory stands for clients that disagree: the part of the error that comes from "
+                "who took part should not fall much below FedAvg's, and may be larger."
+            )
+        if method.clusters >= N:
+            method = FedVARPParameters()
+    sentence = method.watch or "Look at which of the parts is the largest, and how that changes."
+    if not _remembers(method, N) or isinstance(method, ClusterFedVARPParameters):
+        return sentence
+    age = number(N / config.participation.mean_size(N), trim=True)
+    if isinstance(method, MIFAParameters):
+        return f"{sentence} A client is seen about every {age} rounds."
+    floor = "noise keeps it above zero" if _gradients_are_noisy(config) else "with exact gradients, down to zero"
+    return f"{sentence} A client is seen about every {age} rounds; {floor}."
+
+
+def _remembers(method: AlgorithmParameters, num_clients: int) -> bool:
+    """Whether something is remembered of clients, or of clusters that are more than one."""
+    if isinstance(method, ClusterFedVARPParameters):
+        return method.clusters > 1 and (method.clustering != "random" or method.clusters >= num_clients)
+    return isinstance(method, FedVARPParameters | ScaffoldParameters | AmplifiedScaffoldParameters)
+
+
+def _everybody_takes_part(config: SimulationConfig) -> bool:
+    pattern, N = config.participation, config.num_clients
+    if isinstance(pattern, StochasticCyclic):  # whose size is that of the cohort if enough are there
+        always_there = pattern.on_duty == 1 and (pattern.groups == 1 or pattern.off_duty == 1)
+        return always_there and pattern.clients_per_round >= N
+    return pattern.mean_size(N) >= N
+
+
+def _clients_are_alike(config: SimulationConfig) -> bool:
+    problem = config.problem
+    if isinstance(problem, Quadratics):
+        return all(rows.count(rows[0]) == len(rows) for rows in (problem.curvature, problem.linear))
+    if isinstance(problem, Classification):
+        dealt = problem.partition
+        alike = isinstance(dealt, Iid) or (isinstance(dealt, Similarity) and dealt.similarity == 1)
+        return alike and problem.feature_skew == "none"
+    return False
+
+
+def _gradients_are_noisy(config: SimulationConfig) -> bool:
+    """Whether a local step's gradient is a random one."""
+    if isinstance(config.algorithm, SGDParameters):
+        return False
+    return not (isinstance(config.problem, Quadratics | LowerBound) and config.problem.noise == 0)
 
 
 def measured_on(config: SimulationConfig) -> str:
@@ -204,7 +288,7 @@ def live_value(path: str, config: SimulationConfig) -> str:
         vectors = c.algorithm.state_vectors(N)
         size = vectors * c.problem.dimension() * c.problem.itemsize()
         return (
-            f"Memory: {vectors:,} vectors of d = {c.problem.dimension():,}, {megabytes(size)}"
+            f"Memory: {vectors:,} vectors of d = {c.problem.dimension():,}, {in_words(size)}"
             if vectors
             else "Memory: none"
         )
@@ -216,23 +300,117 @@ def live_value(path: str, config: SimulationConfig) -> str:
         return f"P = g·K̄ = {c.participation.groups * c.participation.availability} rounds until all groups have had their turn"
     if path.endswith("partition.similarity"):
         share = c.problem.partition.similarity  # type: ignore[union-attr]
-        return f"{percent(share)} of the data is dealt at random, {percent(1 - share)} by label"
+        return f"{percent(share, trim=True)} of the data is dealt at random, {percent(1 - share, trim=True)} by label"
     values = {
-        "client_lr": f"η_c·τ = {number(step)}",
-        "local_steps": f"η_c·τ = {number(step)}",
-        "server_lr": f"η_s·η_c·τ = {number(c.server_lr * step)}",
+        "client_lr": f"η_c·τ = {number(step, trim=True)}",
+        "local_steps": f"η_c·τ = {number(step, trim=True)}",
+        "server_lr": f"η_s·η_c·τ = {number(c.server_lr * step, trim=True)}",
         "batch_size": f"τ·B = {c.steps * c.batch_size:,} samples a client and round",
-        "rounds": f"R·S/N: a client takes part about {number(c.rounds * S / N)} times",
-        "algorithm.mu": f"η_c·μ·τ = {number(step * getattr(c.algorithm, 'mu', 0.0))}",
+        "rounds": f"R·S/N: a client takes part about {number(c.rounds * S / N, trim=True)} times",
+        "algorithm.mu": f"η_c·μ·τ = {number(step * getattr(c.algorithm, 'mu', 0.0), trim=True)}",
         "eval_every": f"Every {c.eval_every} rounds" if c.eval_every else "Never",
         "probe_every": f"Every {c.probe_every} rounds" if c.probe_every else "Never",
     }
     return values.get(path, "")
 
 
-ERROR_FORMULA = (  # a term a line, to fit on a phone
+# A term a line, to fit on a phone.
+ERROR_FORMULA = (
     r"\begin{aligned}\mathbb E\lVert v-\nabla f\rVert^2=\;&"
     r"\underbrace{\mathbb E\lVert v-\bar v\rVert^2}_{\text{who took part}}\\[3pt]&"
     r"+\underbrace{\mathbb E\lVert\bar v-\mathbb E\bar v\rVert^2}_{\text{minibatch noise}}\\[3pt]&"
     r"+\underbrace{\lVert\mathbb E\bar v-\nabla f\rVert^2}_{\text{drift}}\end{aligned}"
 )
+# Where what can be drawn in a round is not, on average, what all clients would bring: a fourth part, and a cross term.
+ERROR_FORMULA_BIASED = (
+    r"\begin{aligned}\mathbb E\lVert v-\nabla f\rVert^2=\;&"
+    r"\underbrace{\mathbb E\lVert v-\bar v_A\rVert^2}_{\text{who took part}}\\[3pt]&"
+    r"+\underbrace{\mathbb E\lVert\bar v_A-\mathbb E\bar v_A\rVert^2}_{\text{minibatch noise}}\\[3pt]&"
+    r"+\underbrace{\lVert\beta\rVert^2}_{\text{BIAS}}\quad\beta=\mathbb E\bar v_A-\mathbb E\bar v\\[3pt]&"
+    r"+\underbrace{\lVert\mathbb E\bar v-\nabla f\rVert^2}_{\text{drift}}\\[3pt]&"
+    r"+\underbrace{2\,\langle\beta,\;\mathbb E\bar v-\nabla f\rangle}_{\text{interaction}}\end{aligned}"
+)
+
+
+def error_formula(config: SimulationConfig) -> str:
+    """LaTeX: the server's error and its parts, as this participation pattern and this method have them."""
+    if _is_unbiased(config):
+        return ERROR_FORMULA
+    on_duty, own = isinstance(config.participation, Turns), isinstance(config.algorithm, MIFAParameters)
+    bias = "which group was on duty" if on_duty else "who was available"
+    if own:
+        bias = "who was on duty and old memories" if on_duty else "old memories"
+    return ERROR_FORMULA_BIASED.replace("BIAS", bias)
+
+
+def error_symbols(config: SimulationConfig) -> str:
+    """The symbols of both formulas in one line of plain text."""
+    formula = config.algorithm.formula
+    unbiased = _is_unbiased(config)
+    return "; ".join(
+        [
+            "v: the server's step",
+            "v̄: the same step if all clients took part",
+            *([] if unbiased else ["v̄_A: the same on average over all who could have been drawn in this round"]),
+            "∇f: the gradient of the mean objective",
+            "E: averaged over chance",
+            "Δ_i: what client i brings, its mean local step",
+            *(["y: what the server remembers of it"] if "y_" in formula else []),
+            *(["c_i, c: the usual gradient of client i, and of all"] if "c-c_i" in formula else []),
+            *(["G_i, G: the usual gradient of client i, and of all"] if "G-G_i" in formula else []),
+            "S: how many clients take part",
+            *(
+                ["drift is that of full-batch steps here, and what noise adds to it stands in the interaction"]
+                if config.probe.mode == "full"
+                else []
+            ),
+        ]
+    )
+
+
+def _is_unbiased(config: SimulationConfig) -> bool:
+    """Whether a random cohort brings, on average, what all clients would: all can be drawn, with equal chances."""
+    pattern = config.participation
+    drawn_from_all = isinstance(pattern, Full | Uniform) or (
+        isinstance(pattern, Bernoulli) and pattern.weighting == "average"
+    )
+    return _everybody_takes_part(config) or (drawn_from_all and not isinstance(config.algorithm, MIFAParameters))
+
+
+_LEGEND_HELP = (
+    "The number beside a name is its latest value; point at a round to read all charts there, click a name to hide it."
+)
+_SCALE_HELP = (
+    "Linear shows differences, log shows ratios: equal heights are equal factors, and values of zero or below are gaps."
+)
+
+CHART_HELP = {
+    "loss": f"How well the model fits the data of all clients together, the lower the better. {_SCALE_HELP} {_LEGEND_HELP}",
+    "accuracy": (
+        "How many images that no client holds are named correctly; for problems without images, how far the model is from the best "
+        "point."
+    ),
+    "decomposition": (
+        "How far the server's step is from the true gradient, as a squared distance split into parts that add up to the total: who took "
+        "part (chance drew these clients), which group was on duty or who was available (those who can be drawn differ from all), "
+        "minibatch noise (left even if all took part), client drift (local steps lead away from the gradient), and an interaction of "
+        "these where there is one. "
+        "Log compares sizes, linear stacks the parts. Absolute shows squared distances, relative divides them by the squared length of "
+        "the run's own mean step and leaves out that the step is too short, which a larger rate would undo. As measured counts the noise "
+        "of the clients that were drawn as who took part, as in theory counts it as noise; the total is the same. "
+        "The crosses check the total independently with random cohorts; their bars are one standard error."
+    ),
+    "participation": (
+        "Each row is a client, each column a round: a mark where the client took part, a pale ground where it was its turn. Bands group "
+        "the clients of a cluster."
+    ),
+    "heterogeneity": (
+        "Above, how far the clients' gradients lie from their mean: over all clients, and within groups of similar ones; and how far what "
+        "is remembered lies from the present gradient. Below, for methods with memories, how many rounds old these are on average; "
+        "grey rounds are those in which some clients had not been seen yet."
+    ),
+    "windows": (
+        "Amplified methods act once in a window of rounds: these are the parts of the whole window's error, among them how the gradient "
+        "changed while the model moved within the window."
+    ),
+}

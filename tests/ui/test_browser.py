@@ -182,12 +182,14 @@ def assert_drawn_as_stored(visit: Visit, server: Server) -> int:
         for trace in drawn[chart]:
             compared += compare(trace, run if trace["name"] == "FedVARP" else reference, path)
     parts = {"who took part": "participation", "minibatch noise": "noise", "client drift": "drift"}
+    found = dict.fromkeys(parts, 0)
     for trace in drawn["decomposition"]:
         if trace["name"] in parts and trace["x"]:
-            compared += compare(
+            found[trace["name"]] += compare(
                 trace, reference if trace["run"] == "FedAvg" else run, f"decomposition.{parts[trace['name']]}"
             )
-    return compared
+    assert all(found.values()), found
+    return compared + sum(found.values())
 
 
 def compare(trace: dict[str, Any], records: Records, path: str) -> int:
@@ -278,6 +280,10 @@ def test_it_looks_right(server: Server, browser: Browser, finished: str, width: 
     visit = Visit(browser, f"{server.url}?run={finished}", width=width, height=height, scheme=scheme)
     for chart in ("loss", "accuracy", "decomposition", "participation", "heterogeneity"):
         visit.drawn(chart)
+    # Without scrolling: on a desktop half of the decomposition, on a phone the first curves.
+    chart = visit.page.locator(f"[data-chart={'decomposition' if width > 1000 else 'loss'}]").bounding_box()
+    assert chart is not None
+    assert chart["y"] + chart["height"] / 2 <= height
     name = f"{width}x{height}-{scheme}"
     visit.page.screenshot(path=ARTIFACTS / f"{name}.png")
     too_wide = visit.page.evaluate(
@@ -298,4 +304,40 @@ def test_the_embedded_page_has_charts_and_no_controls(server: Server, browser: B
     visit.drawn("decomposition")
     assert visit.page.get_by_role("button", name="Run", exact=True).count() == 0
     assert visit.page.get_by_test_id("stSidebar").count() == 0
+    visit.state("finished")
+    expect(visit.page.get_by_role("heading", name="FedVARP · 5 of 100 clients")).to_be_visible()
+    visit.close()
+    recorded = Visit(browser, f"{server.url}?embed=true")
+    recorded.state("recorded")
+    recorded.close()
+
+
+def test_charts_stay_where_they_are_when_run_is_pressed(server: Server, browser: Browser) -> None:
+    visit = Visit(browser, server.url)
+    card = visit.page.locator(".st-key-card-loss")
+    visit.drawn("loss")
+    before = card.bounding_box()
+    visit.page.get_by_role("radio", name="10/s").click()
+    visit.press("Run")
+    visit.state("running")
+    visit.grows_beyond(1)
+    assert card.bounding_box() == before
+    visit.press("Pause")
+    visit.state("paused")
+    visit.settle()
+    assert card.bounding_box() == before
+    visit.press("Stop")
+    visit.state("stopped")
+    visit.close()
+
+
+def test_a_chart_has_its_height_before_its_code_is_there(server: Server, browser: Browser, finished: str) -> None:
+    visit = Visit(browser, server.url)
+    visit.page.route("**/live_plotly.js*", lambda route: route.abort())
+    visit.page.goto(f"{server.url}?run={finished}")
+    visit.settle()
+    expect(visit.page.locator(".live-chart").first).to_contain_text("could not be loaded")
+    heights = visit.page.evaluate("() => Array.from(document.querySelectorAll('.live-chart'), (e) => e.clientHeight)")
+    assert min(heights) >= 150
+    visit.complaints.clear()  # of the file that was kept from it
     visit.close()

@@ -13,7 +13,10 @@ from streamlit.testing.v1 import AppTest
 from fedviz.config import SimulationConfig
 from fedviz.runs import admission
 from fedviz.runs.run import RunState
+from fedviz.simulation.errors import Diverged
+from fedviz.simulation.records import Costs, RoundRecord
 from fedviz.ui import controls, manager, settings, words
+from fedviz.ui.shown import Shown
 from tests.ui.conftest import ROOT, shown_run, until
 
 SMALL = {  # the toy of the SCAFFOLD paper: two parabolas, no data, no noise
@@ -38,6 +41,11 @@ def said(page: AppTest) -> str:
     return "\n".join(
         str(element.value) for kind in ("markdown", "caption", "info", "error") for element in page.get(kind)
     )
+
+
+def labels(page: AppTest) -> set[str]:
+    """Of all controls in the sidebar."""
+    return {element.label for element in page.sidebar if getattr(element, "label", None)}
 
 
 def button(page: AppTest, key: str):
@@ -93,8 +101,8 @@ def test_a_bad_value_is_refused_beside_its_control_and_run_is_off_with_the_reaso
     assert not page.exception
     elements = list(page.sidebar)
     place = next(i for i, element in enumerate(elements) if getattr(element, "key", None) == key)
-    captions = [e.value for e in elements[place + 1 : place + 3] if e.type == "caption"]
-    assert any(message in caption for caption in captions), captions
+    complaints = [e.value for e in elements[place + 1 : place + 3] if e.type == "markdown"]  # not pale as a caption is
+    assert any(message in complaint for complaint in complaints), complaints
     assert button(page, "run").disabled
     assert message[0].lower() + message[1:] in button(page, "run").help
 
@@ -118,19 +126,76 @@ def test_a_slider_and_its_number_stand_for_the_same_value(open_page):
 def test_tooltips_tell_what_the_present_values_come_to(open_page):
     page = open_page()
     assert "S/N = 5/100" in page.number_input(key=FAR).help
-    assert "η_c·τ = 0.3" in page.number_input(key="w.client_lr").help
+    assert "·τ = 0.3" in page.number_input(key="w.client_lr").help
     assert "3.17 MB" in page.selectbox(key="w.algorithm").help  # (100 + 1) · 7,850 numbers of 4 bytes
     page.number_input(key=FAR).set_value(20).run()
     assert "S/N = 20/100" in page.number_input(key=FAR).help
 
 
-def test_every_algorithm_and_pattern_has_a_form(open_page):
+ALGORITHM_FORMS = {
+    "fedavg": set(), "sgd": set(), "fedvarp": set(), "mifa": set(),
+    "fedprox": {"Pull towards the server (μ)"},
+    "scaffold": {"Control variates from (option)", "Warm start"},
+    "cluster_fedvarp": {"Clusters (K)", "Clients are grouped by"},
+    "amplified_fedavg": {"Amplification (γ)", "Window (P)", "Pull towards the server (μ)", "Measure windows"},
+    "amplified_scaffold": {"Amplification (γ)", "Window (P)", "Measure windows"},
+    "fedavgm": {"Momentum (β)"},
+    "fedadam": {"Momentum (β1)", "Memory of sizes (β2)", "Floor (ε)"},
+    "fedyogi": {"Momentum (β1)", "Memory of sizes (β2)", "Floor (ε)"},
+}  # fmt: skip
+TURNS = {"Clients per round (S)", "Groups (K̄)", "Rounds on duty (g)", "Groups by", "First turn"}
+PATTERN_FORMS = {
+    "full": set(),
+    "uniform": {"Clients per round (S)"},
+    "regularized": {"Clients per round (S)"},
+    "cyclic": TURNS | {"Drawn"},
+    "stochastic_cyclic": TURNS | {r"Available on duty ($a_{\mathrm{on}}$)", r"Available off duty ($a_{\mathrm{off}}$)"},
+    "bernoulli": {"Chance to take part (a)", "Participants are"},
+    "markov": {"Mean time on", "Mean time off"},
+    "trace": {"Cohorts", "Start over at the end"},
+}
+
+
+@pytest.mark.parametrize(("key", "forms"), [("w.algorithm", ALGORITHM_FORMS), ("w.participation", PATTERN_FORMS)])
+def test_every_algorithm_and_pattern_has_a_form(open_page, key, forms):
     page = open_page()
-    for key in ("w.algorithm", "w.participation"):
-        for choice in page.selectbox(key=key).options:
-            index = page.selectbox(key=key).options.index(choice)
-            page.selectbox(key=key).select_index(index).run()
-            assert not page.exception, choice
+    assert len(page.selectbox(key=key).options) == len(forms)
+    of_any = set().union(*forms.values())
+    for choice, form in forms.items():
+        page.selectbox(key=key).set_value(choice).run()
+        assert not page.exception, choice
+        assert labels(page) & of_any == form, choice
+
+
+def test_the_form_has_the_data_the_model_and_the_measuring(open_page):
+    page = open_page()
+    assert len(page.selectbox(key="w.problem.classification.dataset").options) == 6
+    assert len(page.selectbox(key="w.problem.classification.model").options) == 4
+    assert {"Unequal amounts", "Unlike images", "Clients count ($p_{i}$)"} <= labels(page)
+    assert {"Decomposition", "Repetitions (J)", "Clients probed (Q)", "Check every"} <= labels(page)
+    assert "How unlike" not in labels(page)
+    page.selectbox(key="w.problem.classification.feature_skew").set_value("rotation").run()
+    assert "How unlike" in labels(page)
+    page.number_input(key="w.probe.replicas").set_value(1).run()
+    assert button(page, "run").disabled
+    page.number_input(key="w.probe.replicas").set_value(3).run()
+    assert not button(page, "run").disabled
+
+
+def test_a_slider_reaches_to_a_value_beyond_what_it_usually_spans(open_page):
+    page = open_page()
+    page.number_input(key="w.num_clients").set_value(7).run()
+    assert page.slider(key="w.num_clients.slider").value == 7
+    page.number_input(key="w.client_lr").set_value(50.0).run()
+    assert page.select_slider(key="w.client_lr.slider").value == 50
+    page.number_input(key="w.client_lr").set_value(0.05).run()
+    assert page.select_slider(key="w.client_lr.slider").options[-1] == "1"
+
+
+def test_symbols_with_an_index_are_typeset(open_page):
+    page = open_page()
+    assert {r"Client rate ($\eta_{c}$)", r"Server rate ($\eta_{s}$)"} <= labels(page)
+    assert r"$\eta_{c}$·τ = 0.3" in page.number_input(key="w.client_lr").help
 
 
 def test_a_choice_that_a_browser_has_emptied_stays_as_it_was():
@@ -159,12 +224,20 @@ def test_clients_per_round_is_taken_along_to_another_pattern(open_page):
 
 def test_quadratics_start_from_an_example_that_can_be_run(open_page):
     page = open_page()
-    page.segmented_control(key="w.problem").set_value("quadratics").run()
+    page.selectbox(key="w.problem").set_value("quadratics").run()
     assert not page.exception
     assert not button(page, "run").disabled
     page.number_input(key="w.num_clients").set_value(50).run()
     assert "100 rows for 50 clients" in said(page)
     button(page, "example.problem").click().run()
+    assert not button(page, "run").disabled
+
+
+def test_a_problem_for_two_clients_brings_them_along(open_page):
+    page = open_page()
+    page.selectbox(key="w.problem").set_value("lower_bound").run()
+    assert not page.exception
+    assert page.number_input(key="w.num_clients").value == 2
     assert not button(page, "run").disabled
 
 
@@ -188,6 +261,13 @@ def test_a_reference_that_cannot_be_run_is_refused_beside_its_control(open_page)
     page.selectbox(key="w.compare_with").set_value("cluster_fedvarp").run()
     assert button(page, "run").disabled
     assert "Cannot be run with these settings" in said(page)
+
+
+def test_a_run_can_have_nothing_to_compare_with(open_page, runs):
+    page = open_with(open_page, small())
+    page.selectbox(key="w.compare_with").set_value("none").run()
+    button(page, "run").click().run()
+    assert shown_run(page, runs).reference is None
 
 
 def test_run_computes_and_shows_what_it_computed(open_page, runs):
@@ -217,13 +297,15 @@ def test_pause_step_and_stop_act_on_the_run(open_page, runs):
     until(lambda: run.state is RunState.PAUSED)
     page.run()
     assert button(page, "pause").label == "Resume"
+    assert not button(page, "step").disabled
     before = run.round
     button(page, "step").click().run()
     until(lambda: run.state is RunState.PAUSED and run.round == before + 1)
     assert run.reference.round == before + 1
     button(page.run(), "pause").click().run()
     until(lambda: run.round > before + 2)
-    button(page.run(), "stop").click().run()
+    assert button(page.run(), "step").disabled  # it would only pause
+    button(page, "stop").click().run()
     finished(page, runs)
     assert run.state is RunState.STOPPED
     assert "stopped" in said(page)
@@ -242,7 +324,7 @@ def test_charts_stay_until_the_new_run_has_something_to_show(open_page, runs, mo
     button(page, "run").click().run()
     assert shown_run(page, runs).live
     assert len(page.get("bidi_component")) == charts
-    assert "Still the charts from before" in said(page)
+    assert "still those from before" in said(page)
     waiting.set()
 
 
@@ -317,8 +399,24 @@ def test_a_run_that_diverges_says_in_which_round_and_keeps_the_rest(open_page, r
     page = open_page(run=run.id)
     assert not page.exception
     assert run.state is RunState.DIVERGED
-    assert "diverged" in said(page)
-    assert "round" in said(page)
+    last = run.records.rounds[-1]
+    assert 0 < last < 600
+    assert f"Diverged in round {last + 1}" in said(page)
+
+
+def test_a_reference_that_diverges_is_reported_beside_a_run_that_does_not(open_page, runs, monkeypatch):
+    def fake(config, **_):
+        for round in range(config.rounds + 1):
+            if round == 4 and config.algorithm.name == "fedavg":
+                raise Diverged(4, "Its steps are too long.")
+            yield RoundRecord(round, [], [], None, None, Costs())
+
+    monkeypatch.setattr("fedviz.simulation.loop.simulate", fake)
+    run = runs.submit(small(), small(algorithm={"name": "fedavg"}))
+    until(lambda: not run.live)
+    assert (run.state, run.reference.state) == (RunState.FINISHED, RunState.DIVERGED)
+    page = open_page(run=run.id)
+    assert "All 6 rounds are done. FedAvg diverged in round 4. Its steps are too long" in said(page)
 
 
 def test_a_run_that_crashes_says_so_on_the_page(open_page, runs, monkeypatch):
@@ -340,6 +438,71 @@ def test_the_scrubber_reads_an_earlier_round(open_page, runs):
     assert "At round 6:" in said(page)
     page.slider(key=f"cursor-{run.id}").set_value(3).run()
     assert "At round 2:" in said(page)  # the last probe before
+
+
+def test_a_run_that_moves_has_no_scrubber(open_page, runs):
+    page = open_with(open_page, small(rounds=500))
+    page.segmented_control(key="pace").set_value("10").run()
+    button(page, "run").click().run()
+    run = shown_run(page, runs)
+    until(lambda: run.state is RunState.RUNNING and run.round > 1)
+    assert "Look at round" not in {slider.label for slider in page.run().slider}
+    runs.stop(run.id)
+    finished(page, runs)
+    assert "Look at round" in {slider.label for slider in page.slider}
+
+
+def test_a_wrong_value_is_the_one_thing_said(open_page):
+    page = open_page()
+    page.number_input(key="w.local_steps").set_value(31).run()
+    assert "settings changed" in said(page)
+    page.number_input(key=FAR).set_value(101).run()
+    assert "Run is off" in said(page)
+    assert "settings changed" not in said(page)
+
+
+def test_a_run_before_is_drawn_only_where_it_can_be_compared(open_page, runs):
+    page = open_with(open_page, small(rounds=40))
+    button(page, "run").click().run()
+    finished(page, runs)
+    page.number_input(key="w.rounds").set_value(10).run()
+    button(page, "run").click().run()
+    finished(page, runs)
+    shown = Shown.of(runs.get(page.session_state["previous"]))
+    now = Shown.of(shown_run(page, runs))
+    assert shown.before(now).records.rounds.tolist() == list(range(11))
+    assert len(shown.before(now).records.column("evaluation.objective")) == 11
+    other = Shown.of(runs.submit(small(problem=SMALL["problem"] | {"start": [2.0]})))
+    assert shown.before(other) is None
+
+
+def test_the_start_page_and_an_earlier_run_are_a_click_away(open_page, runs):
+    run = runs.submit(small(seed=7))
+    until(lambda: not run.live)
+    page = open_page(run=run.id)
+    button(page, "start_page").click().run()
+    assert not page.exception
+    assert "run" not in page.query_params
+    assert "recorded" in said(page)
+    assert page.number_input(key="w.seed").value == 0
+    assert "settings changed" not in said(page)
+    page.session_state["recent"] = True  # the list is open
+    page.run()
+    button(page, f"open-{run.id}").click().run()
+    assert shown_run(page, runs) is run
+    assert page.number_input(key="w.seed").value == 7
+
+
+def test_share_gives_the_commands_of_the_run_and_of_its_reference(open_page, runs):
+    run = runs.submit(
+        SimulationConfig.read({"rounds": 1}), SimulationConfig.read({"rounds": 1, "algorithm": {"name": "fedavg"}})
+    )
+    runs.stop(run.id)
+    until(lambda: not run.live)
+    page = open_page(run=run.id)
+    commands = [code.value for code in page.code]
+    assert any(command.endswith("-m fedviz run --set rounds=1") for command in commands)
+    assert any("--set algorithm.name=fedavg" in command for command in commands)
 
 
 def test_every_state_of_a_run_has_a_badge():

@@ -1,0 +1,5 @@
+"""Everything one can choose, explained."""
+
+from fedviz.ui import reference
+
+reference.show()

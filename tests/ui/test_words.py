@@ -1,0 +1,131 @@
+"""What the page says about a setting is true of that setting: sentences are looked up by what must and must not be claimed."""
+
+import pytest
+
+from fedviz.algorithms import ALGORITHMS
+from fedviz.config import SimulationConfig, fill_in
+from fedviz.papers.presets import PRESETS
+from fedviz.ui import words
+
+
+def config(algorithm="fedavg", pattern=None, **more):
+    values = {"algorithm": algorithm if isinstance(algorithm, dict) else {"name": algorithm}, **more}
+    if pattern:
+        values["participation"] = pattern if isinstance(pattern, dict) else {"pattern": pattern}
+    return SimulationConfig.read(fill_in(values))
+
+
+def quadratics(noise=0.0, alike=False, **more):
+    linear = [[1.0]] * 4 if alike else [[1.0], [-1.0], [2.0], [-2.0]]
+    problem = {"kind": "quadratics", "curvature": [[1.0]] * 4, "linear": linear, "start": [1.0], "noise": noise}
+    pattern = more.pop("pattern", {"pattern": "uniform", "clients_per_round": 2})
+    return config(problem=problem, num_clients=4, pattern=pattern, **more)
+
+
+def test_every_algorithm_says_what_to_watch():
+    assert all(model.watch for model in ALGORITHMS.values())
+    assert (
+        len({words.watch(config(name)) for name in ALGORITHMS}) >= len(ALGORITHMS) - 2
+    )  # FedAdam says what FedYogi says
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_not_contradicted(preset):
+    said = words.watch(PRESETS[preset].build())
+    must = {
+        "random_clusters": "disagree", "cyclic": "which group is on duty", "similar": "look alike", "drift": "drift", "clusters": "sooner",
+    }  # fmt: skip
+    assert must.get(preset, "") in said
+
+
+def test_random_clusters_are_not_promised_to_fall():
+    by_chance = words.watch(config({"name": "cluster_fedvarp", "clusters": 10, "clustering": "random"}))
+    assert "may be larger" in by_chance
+    assert "sooner" not in by_chance
+    one = words.watch(config({"name": "cluster_fedvarp", "clusters": 1, "clustering": "label"}))
+    assert "FedAvg" in one
+    assert "nothing is remembered" in one
+    all_of_them = words.watch(config({"name": "cluster_fedvarp", "clusters": 100, "clustering": "label"}))
+    assert "once all clients have been seen" in all_of_them
+
+
+def test_alike_clients_leave_nothing_to_remember():
+    for alike in (
+        config("fedvarp", problem={"partition": {"name": "iid"}}),
+        config("fedvarp", problem={"partition": {"name": "similarity", "similarity": 1.0}}),
+        quadratics(alike=True),
+    ):
+        assert "look alike" in words.watch(alike, config("scaffold"))
+        assert "SCAFFOLD should do about as well" in words.watch(alike, config("scaffold"))
+    unlike_images = config("fedvarp", problem={"partition": {"name": "iid"}, "feature_skew": "rotation"})
+    assert "look alike" not in words.watch(unlike_images)
+    assert "look alike" not in words.watch(quadratics())
+
+
+def test_full_participation_speaks_of_what_is_left():
+    assert "correction of every local step" in words.watch(config("scaffold", "full"))
+    assert "minibatch noise and drift" in words.watch(config("fedavg", "full"))
+    assert "drift alone" in words.watch(quadratics(pattern="full"))
+    assert "minibatch noise and drift" in words.watch(quadratics(noise=1.0, pattern="full"))
+    assert "plain gradient descent" in words.watch(config("sgd", "full"))
+    assert "all error is minibatch noise" in words.watch(config("fedavg", "full", local_steps=1))
+    loose = {"pattern": "stochastic_cyclic", "clients_per_round": 100}
+    assert "Everybody" not in words.watch(config("fedavg", loose))  # as many as are there, never more than a few
+
+
+def test_exact_gradients_let_a_memory_go_down_to_zero():
+    assert "down to zero" in words.watch(quadratics(algorithm="fedvarp"))
+    assert "down to zero" not in words.watch(quadratics(noise=1.0, algorithm="fedvarp"))
+    assert "noise keeps it above zero" in words.watch(config("fedvarp"))
+    assert "every 20 rounds" in words.watch(config("fedvarp"))  # 5 of 100
+
+
+def test_turns_speak_of_the_group_on_duty():
+    assert "does not fade" in words.watch(config("fedavg", "cyclic"))
+    assert "fade once all groups have had a turn" in words.watch(config("fedvarp", "cyclic"))
+    assert "20 rounds" in words.watch(config("amplified_fedavg", "cyclic"))  # five groups, four rounds each
+    assert "soften" in words.watch(config("fedavg", "stochastic_cyclic"))
+
+
+def test_who_is_available_is_named_where_nobody_is_drawn():
+    trace = {"pattern": "trace", "cohorts": [[0, 3], [1]], "repeat": True}
+    for pattern in ("markov", trace):
+        assert "that part is zero" in words.watch(config("fedavg", pattern))
+        assert "nothing is remembered" in words.watch(config("fedavg", pattern))
+        assert "fades" in words.watch(config("fedvarp", pattern))
+    assert "shrinks to zero" in words.watch(config("fedavg", "regularized"))
+
+
+def test_the_formula_has_a_bias_where_not_all_can_be_drawn():
+    for plain in (config(), config(pattern="bernoulli"), config(pattern="full"), config("mifa", "full")):
+        assert "interaction" not in words.error_formula(plain)
+        assert "v̄_A" not in words.error_symbols(plain)
+    for pattern, bias in (
+        ("cyclic", "which group was on duty"), ("markov", "who was available"), ("regularized", "who was available"),
+        ({"pattern": "bernoulli", "weighting": "inverse"}, "who was available"),
+    ):  # fmt: skip
+        formula = words.error_formula(config(pattern=pattern))
+        assert rf"\text{{{bias}}}" in formula
+        assert "interaction" in formula
+        assert "v̄_A" in words.error_symbols(config(pattern=pattern))
+    assert "old memories" in words.error_formula(config("mifa"))
+
+
+def test_symbols_are_those_of_the_formulas():
+    assert "y: what the server remembers" in words.error_symbols(config("fedvarp"))
+    assert "y:" not in words.error_symbols(config("fedavg"))
+    assert "c_i, c:" in words.error_symbols(config("scaffold"))
+    assert "G_i, G:" in words.error_symbols(config("amplified_scaffold"))
+    assert "full-batch" in words.error_symbols(config(probe={"mode": "full"}))
+
+
+def test_every_chart_is_explained():
+    charts = {"loss", "accuracy", "decomposition", "participation", "heterogeneity", "windows"}
+    assert words.CHART_HELP.keys() == charts
+    explained = words.CHART_HELP["decomposition"]
+    assert all(word in explained for word in ("Log", "linear", "Absolute", "relative", "As measured", "as in theory"))
+
+
+def test_settings_are_written_as_they_were_set():
+    assert words.title(config("fedvarp")) == "FedVARP · 5 of 100 clients · similarity 5 %"
+    assert words.live_value("client_lr", config()) == "η_c·τ = 0.3"

@@ -414,7 +414,9 @@ def _allowed(model: type[Parameters], name: str) -> tuple[str, str]:
     low, high = about["minimum"], about["maximum"]
     if low is not None:
         noun += f" above {low:g}" if about["above"] else f" from {low:g}"
-    return noun + (f" to {high:,}" if high is not None else ""), about["help"]
+    if high is not None:
+        noun += f" {'to below' if about['below'] else 'to'} {high:,}"
+    return noun, about["help"]
 
 
 _DEFAULTS = dict(_flatten(SimulationConfig().to_dict()))

@@ -40,9 +40,9 @@ def parameter(
 
 
 def shown(model: type[BaseModel], name: str) -> dict[str, Any]:
-    """How field `name` of `model` is presented: label, symbol, log, choices, suggested, help, minimum, maximum, above.
+    """How field `name` of `model` is presented: label, symbol, log, choices, suggested, help, minimum, maximum, above, below.
 
-    minimum and maximum are the field's bounds, None where there is none; above: the minimum itself is not allowed.
+    minimum and maximum are the field's bounds, None where there is none; above, below: the minimum, the maximum itself is not allowed.
     """
     field = model.model_fields[name]
     extra = field.json_schema_extra
@@ -51,6 +51,6 @@ def shown(model: type[BaseModel], name: str) -> dict[str, Any]:
     described["help"] = field.description or ""
     bounds = {key: getattr(m, key) for m in field.metadata for key in ("gt", "ge", "lt", "le") if hasattr(m, key)}
     described["minimum"] = bounds.get("ge", bounds.get("gt"))
-    described["above"] = "gt" in bounds
+    described["above"], described["below"] = "gt" in bounds, "lt" in bounds
     described["maximum"] = bounds.get("le", bounds.get("lt"))
     return described

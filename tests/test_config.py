@@ -69,6 +69,7 @@ BAD: list[tuple[list[str], str, str]] = [
     (["algorithm.name=fedsgd"], "algorithm.name", "got 'fedsgd', allowed 'fedavg', 'fedprox'"),
     (["algorithm.name=scaffold", "algorithm.option=III"], "algorithm.option", 'got "III", allowed "I" or "II"'),
     (["algorithm.name=fedprox", "algorithm.mu=-1"], "algorithm.mu", "got -1, allowed a number from 0 to 10,000"),
+    (["algorithm.name=fedavgm", "algorithm.beta=1"], "algorithm.beta", "got 1, allowed a number from 0 to below 1"),
     (["algorithm.mu=1"], "algorithm.mu", "there is no such setting"),
     (["problem.partition.similarity=1.5"], "problem.partition.similarity", "got 1.5, allowed a number from 0 to 1"),
     (["problem.partition.similarity=-0.1"], "problem.partition.similarity", "got -0.1, allowed a number from 0 to 1"),

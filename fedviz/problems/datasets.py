@@ -199,7 +199,7 @@ def _read_idx(folder: Path, name: str, shape: tuple[int, ...]) -> NDArray[np.uin
             f"{path} is damaged: expected an IDX file of shape {shape}, got header {header.tolist()} and {len(raw):,} bytes. "
             "Delete it and put a fresh copy there."
         )
-    return np.frombuffer(raw, dtype=np.uint8, offset=header.nbytes).reshape(shape)
+    return np.frombuffer(raw, dtype=np.uint8, offset=header.nbytes).reshape(shape).copy()  # one that may be written to
 
 
 def _load_idx(name: str, progress: Progress) -> Dataset:

@@ -105,8 +105,8 @@ class AmplifiedScaffoldParameters(AmplifiedParameters):
         "SCAFFOLD for clients that take turns: corrections stay fixed for a window, whose move is taken more than once."
     )
     formula: ClassVar = (
-        r"g_i(u)\to g_i(u)+G-G_i,\quad w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})\ "
-        r"\text{ every } P \text{ rounds}"
+        r"\begin{aligned}&g_i(u)\to g_i(u)+G-G_i\\&w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})"
+        r"\ \text{ every } P \text{ rounds}\end{aligned}"
     )
     watch: ClassVar = (
         "Look at two parts of the error: who took part should fall as control variates fill at the end of each window, and so "

@@ -13,6 +13,7 @@ import streamlit as st
 
 from fedviz import figures
 from fedviz.figures import Figure
+from fedviz.problems import Classification
 from fedviz.runs.run import Run
 from fedviz.ui import actions, words
 from fedviz.ui.actions import PACES
@@ -205,7 +206,9 @@ def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
     left, right = st.columns(2)
     with left, _card("loss", height="stretch"):
         with _tools("loss"):
-            log = _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
+            # The objective of an analytic problem chooses its scale itself: it falls, or rises, by many powers of ten.
+            choice = isinstance(shown.config.problem, Classification)
+            log = choice and _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
             _help("loss", words.measured_on(shown.config))
         _draw(figures.loss(views, cursor=cursor, log=log), "loss")
     with right, _card("accuracy", height="stretch"):

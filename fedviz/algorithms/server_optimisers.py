@@ -86,7 +86,10 @@ class AdaptiveParameters(AlgorithmParameters):
 class FedAdamParameters(AdaptiveParameters):
     title: ClassVar = "FedAdam"
     summary: ClassVar = "The server runs Adam on the cohort's mean move: each coordinate gets a step of its own length."
-    formula: ClassVar = r"\begin{aligned}&s\leftarrow\beta_2 s+(1-\beta_2)\,\delta^2\\&w\leftarrow w-\eta_s\,m/(\sqrt{s}+\varepsilon)\end{aligned}"
+    formula: ClassVar = (
+        r"\begin{aligned}&s\leftarrow\beta_2 s+(1-\beta_2)\,\delta^2\\"
+        r"&w\leftarrow w-\eta_s\,m/(\sqrt{s}+\varepsilon)\end{aligned}"
+    )
     name: Literal["fedadam"] = "fedadam"
 
     def build(self, setting: Setting) -> Algorithm:
@@ -98,7 +101,10 @@ class FedYogiParameters(AdaptiveParameters):
     summary: ClassVar = (
         "FedAdam whose memory of sizes changes more slowly, so that a quiet spell does not make steps explode."
     )
-    formula: ClassVar = r"\begin{aligned}&s\leftarrow s-(1-\beta_2)\,\delta^2\,\mathrm{sign}(s-\delta^2)\\&w\text{ as in FedAdam}\end{aligned}"
+    formula: ClassVar = (
+        r"\begin{aligned}&s\leftarrow s-(1-\beta_2)\,\delta^2\,\mathrm{sign}(s-\delta^2)\\"
+        r"&w\text{ as in FedAdam}\end{aligned}"
+    )
     name: Literal["fedyogi"] = "fedyogi"
 
     def build(self, setting: Setting) -> Algorithm:

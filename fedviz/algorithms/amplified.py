@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedviz.algorithms.base import Algorithm, AlgorithmParameters, Cohort, LocalResult, Setting, State
+from fedviz.algorithms.scaffold import ControlVariates
 from fedviz.parameters import parameter
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class AmplifiedScaffoldParameters(AmplifiedParameters):
         return AmplifiedScaffold(self, setting)
 
 
-class AmplifiedScaffold(AmplifiedFedAvg):
+class AmplifiedScaffold(ControlVariates, AmplifiedFedAvg):
     needs = frozenset({"gradients"})
     remembers = "client"
 
@@ -137,18 +138,6 @@ class AmplifiedScaffold(AmplifiedFedAvg):
             "gathered": w.new_zeros(clients, d),  # sum_r q_r^i g_{r,i} of this window
             "presence": w.new_zeros(clients),  # sum_r q_r^i of this window
         }
-
-    def correction(self, state: State, clients: Tensor) -> Tensor:
-        return state["server_variate"] - state["client_variates"][clients]
-
-    def memory(self, state: State, clients: Tensor) -> Tensor:
-        return state["server_variate"].expand(len(clients), -1)
-
-    def stand_in(self, state: State, clients: Tensor) -> Tensor:
-        return state["client_variates"][clients]
-
-    def offset(self, state: State) -> Tensor:
-        return state["server_variate"]
 
     def remember(self, state: State, cohort: Cohort, result: LocalResult) -> State:
         assert result.gradients is not None  # `needs` asked for it

@@ -53,7 +53,23 @@ class ScaffoldParameters(AlgorithmParameters):
         return Scaffold(self, setting)
 
 
-class Scaffold(Algorithm):
+class ControlVariates(Algorithm):
+    """Local steps corrected by "server_variate" [d] minus a row of "client_variates" [N, d], both in the state."""
+
+    def correction(self, state: State, clients: Tensor) -> Tensor:
+        return state["server_variate"] - state["client_variates"][clients]
+
+    def memory(self, state: State, clients: Tensor) -> Tensor:
+        return state["server_variate"].expand(len(clients), -1)
+
+    def stand_in(self, state: State, clients: Tensor) -> Tensor:
+        return state["client_variates"][clients]
+
+    def offset(self, state: State) -> Tensor:
+        return state["server_variate"]
+
+
+class Scaffold(ControlVariates):
     remembers = "client"
 
     def __init__(self, parameters: ScaffoldParameters, setting: Setting) -> None:
@@ -70,18 +86,6 @@ class Scaffold(Algorithm):
             state["client_variates"].copy_(self.setting.start_gradients())
             state["server_variate"].copy_(self.setting.client_weights @ state["client_variates"])
         return state
-
-    def correction(self, state: State, clients: Tensor) -> Tensor:
-        return state["server_variate"] - state["client_variates"][clients]
-
-    def memory(self, state: State, clients: Tensor) -> Tensor:
-        return state["server_variate"].expand(len(clients), -1)
-
-    def stand_in(self, state: State, clients: Tensor) -> Tensor:
-        return state["client_variates"][clients]
-
-    def offset(self, state: State) -> Tensor:
-        return state["server_variate"]
 
     def remember(self, state: State, cohort: Cohort, result: LocalResult) -> State:
         fresh = result.anchors if self.parameters.option == "I" else result.gradients

@@ -114,3 +114,11 @@ def _all(setting):
         for choice in setting.candidates:
             for inner in setting.inside(choice):
                 yield from _all(inner)
+
+
+def test_text_nested_beyond_all_sense_is_refused_at_its_control():
+    """100,000 brackets are more than a parser can follow: the text itself is what is refused, by name."""
+    draft = settings.default_draft() | {"participation": "trace", "participation.trace.cohorts": "[" * 100_000}
+    config, problems = settings.read(draft)
+    assert config is None
+    assert "participation.cohorts" in problems

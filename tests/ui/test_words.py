@@ -129,3 +129,13 @@ def test_every_chart_is_explained():
 def test_settings_are_written_as_they_were_set():
     assert words.title(config("fedvarp")) == "FedVARP · 5 of 100 clients · similarity 5 %"
     assert words.live_value("client_lr", config()) == "η_c·τ = 0.3"
+
+
+def test_a_trace_in_which_nobody_takes_part_can_be_spoken_of():
+    """An empty cohort is a legal round, and so is a trace of nothing else: no sentence may divide by its size."""
+    values = {"participation": {"pattern": "trace", "cohorts": [[]], "repeat": True}}
+    for algorithm in ALGORITHMS:
+        config = SimulationConfig.read(values | {"algorithm": {"name": algorithm}})
+        assert len(words.looking_at(config, None)) == 3
+        assert words.title(config)
+        assert words.live_value("rounds", config)

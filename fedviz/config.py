@@ -162,6 +162,12 @@ class SimulationConfig(Parameters):
         help="Where to compute; automatic takes a GPU where there is one.",
         choices={"auto": "automatic", "cpu": "CPU", "cuda": "NVIDIA GPU", "mps": "Apple GPU"},
     )
+    backend: Literal["auto", "torch", "numba"] = parameter(
+        "auto",
+        label="Computed with",
+        help="Automatic takes the fastest for the model and the device; numba is softmax regression compiled for the CPU.",
+        choices={"auto": "automatic", "torch": "PyTorch", "numba": "Numba"},
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> SimulationConfig:
@@ -176,6 +182,8 @@ class SimulationConfig(Parameters):
                 "server_lr",
                 f"got {self.server_lr:g}, allowed 1: {self.algorithm.title} is defined for plain averaging only",
             )
+        if self.backend == "numba" and (self.device not in ("auto", "cpu") or self.problem.backend("cpu") != "numba"):
+            raise _refusal("backend", "got numba, which computes softmax regression on the CPU only: use auto or torch")
         if isinstance(self.algorithm, ClusterFedVARPParameters):
             self._check_clusters(self.algorithm)
         # The automatic intervals become numbers, so that equal runs have equal configs.

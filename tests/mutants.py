@@ -51,7 +51,7 @@ MUTANTS: dict[str, Mutant] = {
         "the correction pushes the wrong way",
     ),
     "scaffold-corrected-memory": Mutant(
-        "fedviz/simulation/local_pass.py",
+        "fedviz/problems/local_sgd.py",
         "updates = raw.clone()",
         "updates = raw",
         "control variates are made of corrected gradients",
@@ -69,9 +69,9 @@ MUTANTS: dict[str, Mutant] = {
         "the seed is ignored",
     ),
     "divisor": Mutant(
-        "fedviz/simulation/local_pass.py",
-        "raw = total / steps",
-        "raw = total / (steps + 1)",
+        "fedviz/problems/local_sgd.py",
+        "raw = total / rule.steps",
+        "raw = total / (rule.steps + 1)",
         "updates are divided by a wrong number of steps",
     ),
     "cluster-weight": Mutant(
@@ -87,9 +87,9 @@ MUTANTS: dict[str, Mutant] = {
         "the model before the round is evaluated",
     ),
     "prox-anchor": Mutant(
-        "fedviz/simulation/local_pass.py",
-        "prox = (u - start).mul_(mu)",
-        "prox = (u - u).mul_(mu)",
+        "fedviz/problems/local_sgd.py",
+        "prox = (u - start).mul_(rule.mu)",
+        "prox = (u - u).mul_(rule.mu)",
         "the proximal term is anchored at the moving model",
     ),
     "probe-shares-minibatches": Mutant(
@@ -154,8 +154,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "size-weights": Mutant(
         "fedviz/problems/classifier.py",
-        "of_sample[order] = np.repeat(p / self.counts, self.counts)",
-        "of_sample[order] = 1 / len(order)",
+        "self.sample_weights[self.order] = np.repeat(p / self.counts, self.counts)",
+        "self.sample_weights[self.order] = 1 / len(self.order)",
         "the objective counts samples instead of clients",
     ),
     "empty-window-member": Mutant(

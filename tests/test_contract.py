@@ -134,18 +134,24 @@ def test_every_partition_feeds_a_classifier(partition: str) -> None:
     assert records[-1].evaluation.train_loss < records[0].evaluation.train_loss
 
 
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize("look", ["noise", "rotation", "contrast"])
-def test_unlike_images_change_the_run_and_leave_the_test_images_alone(look: str) -> None:
+def test_unlike_images_change_the_run_and_leave_the_test_images_alone(look: str, backend: str) -> None:
     plain, skewed = (
-        Simulation(small_classification({"name": "fedavg"}, problem={"kind": "classification", "feature_skew": kind}))
+        Simulation(
+            small_classification(
+                {"name": "fedavg"}, problem={"kind": "classification", "feature_skew": kind}, backend=backend
+            )
+        )
         for kind in ("none", look)
     )
-    assert torch.equal(plain.problem.test_x, skewed.problem.test_x)
+    plain_x, skewed_x, test_x = (
+        torch.as_tensor(x) for x in (plain.problem.train_x, skewed.problem.train_x, skewed.problem.test_x)
+    )
+    assert torch.equal(torch.as_tensor(plain.problem.test_x), test_x)
     first, last = plain.problem.order[0], plain.problem.order[-1]
-    assert torch.allclose(
-        plain.problem.train_x[first], skewed.problem.train_x[first], atol=1e-3
-    )  # client 0 is unchanged
-    assert not torch.allclose(plain.problem.train_x[last], skewed.problem.train_x[last])
+    assert torch.allclose(plain_x[first], skewed_x[first], atol=1e-3)  # client 0 is unchanged
+    assert not torch.allclose(plain_x[last], skewed_x[last])
 
 
 @pytest.mark.parametrize("model", TITLES)

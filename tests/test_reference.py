@@ -130,14 +130,18 @@ def compare(config: SimulationConfig, *, tolerance: float = 1e-5) -> None:
     assert final.gradient_norm_sq == pytest.approx(gradient_norm_sq, rel=1e-4)
 
 
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize("batch_size", [16, 700])  # 700: clients with fewer samples use all they have
 @pytest.mark.parametrize(
     "algorithm",
     [{"name": "fedavg"}, {"name": "fedprox", "mu": 1.0}, {"name": "scaffold"}, {"name": "fedvarp"}],
     ids=lambda a: a["name"],
 )
-def test_the_batched_path_matches_one_client_at_a_time(algorithm: dict[str, Any], batch_size: int) -> None:
-    compare(small_classification(algorithm, batch_size=batch_size, num_clients=17, rounds=4, local_steps=4))
+def test_the_batched_path_matches_one_client_at_a_time(
+    algorithm: dict[str, Any], batch_size: int, backend: str
+) -> None:
+    settings = {"num_clients": 17, "rounds": 4, "local_steps": 4, "backend": backend}
+    compare(small_classification(algorithm, batch_size=batch_size, **settings))
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn", "lenet5"])

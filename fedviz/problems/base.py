@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedviz.parameters import Parameters
+from fedviz.problems.local_sgd import Rule, local_sgd
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +66,10 @@ class ProblemParameters(Parameters):
         """Bytes of one parameter."""
         raise NotImplementedError
 
+    def backend(self, device: str) -> str:
+        """What computes on `device` unless told otherwise: "torch" or "numba". The fastest that was measured, never timed anew."""
+        return "torch"
+
     def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:
         """Bytes that the randomness and the samples of one client's pass take, at most."""
         raise NotImplementedError
@@ -95,6 +100,24 @@ class Problem:
     def gradient(self, u: Tensor, draws: Any, step: int, out: Tensor) -> Tensor:
         """Into `out` [S, d], returned: stochastic gradients at the local models u [S, d] in local step `step` (from 0)."""
         raise NotImplementedError
+
+    def local_passes(
+        self,
+        w: Tensor,
+        clients: NDArray[np.int64],
+        rule: Rule,
+        round: int,
+        replica: int = 0,
+        between_steps: Callable[[], None] = lambda: None,
+    ) -> tuple[Tensor, Tensor]:
+        """(Delta_i, mean raw gradient), both [S, d], of local passes of `clients` [S] from w [d]. between_steps may raise to leave."""
+        draws = self.draws(clients, round, rule.steps, replica)
+
+        def gradient(u: Tensor, step: int, out: Tensor) -> None:
+            between_steps()
+            self.gradient(u, draws, step, out)
+
+        return local_sgd(w.expand(len(clients), -1), gradient, rule)
 
     def pass_evaluations(self, clients: NDArray[np.int64], steps: int) -> int:
         """Gradients of single samples that the local passes of `clients` take together."""

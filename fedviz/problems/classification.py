@@ -70,6 +70,12 @@ class Classification(ProblemParameters):
         help="In the objective: all alike, or by how many images they hold.",
         choices={"uniform": "all alike", "size": "by size"},
     )
+    dtype: Literal["float32", "float64"] = parameter(
+        "float32",
+        label="Precision",
+        help="Digits that are kept of every number; double is slower and takes twice the memory.",
+        choices={"float32": "single (32 bits)", "float64": "double (64 bits)"},
+    )
 
     @property
     def info(self) -> datasets.Info:
@@ -93,7 +99,10 @@ class Classification(ProblemParameters):
         return (self.info.train + self.info.test) * math.prod(self.info.image) * (1 + self.itemsize())
 
     def itemsize(self) -> int:
-        return 4
+        return 4 if self.dtype == "float32" else 8
+
+    def backend(self, device: str) -> str:
+        return "numba" if self.model == "softmax" and device == "cpu" else "torch"
 
     def problem_with_data(self, num_clients: int, seed: int) -> tuple[str, str] | None:
         try:
@@ -116,12 +125,17 @@ class Classification(ProblemParameters):
         return label_counts(self, num_clients, seed).argmax(1)
 
     def build(self, config: SimulationConfig, device: str, progress: Progress) -> Problem:
-        from fedviz.problems.classifier import Classifier
-
         data = datasets.load(self.dataset, progress)
         progress("Dealing the data to the clients")
         parts = client_indices(self, config.num_clients, config.seed)
-        return Classifier(self, data, parts, config.batch_size, config.seed, device)
+        what = (self, data, parts, config.batch_size, config.seed, device)
+        if (self.backend(device) if config.backend == "auto" else config.backend) == "numba":
+            from fedviz.problems.classifier_numba import NumbaSoftmax
+
+            return NumbaSoftmax(*what)
+        from fedviz.problems.classifier_torch import TorchClassifier
+
+        return TorchClassifier(*what)
 
 
 @lru_cache(maxsize=16)

@@ -21,7 +21,7 @@ def schedule(
     seed: int,
     round: int,
     replica: int = 0,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """(positions [S, steps, B], weights [S, B]) of samples within each client's own data.
 
     counts: [S] samples of each of the `clients` [S]. weights: 1/b for the b = min(batch_size, count) real places of a batch, 0 for
@@ -46,4 +46,4 @@ def schedule(
     real = place < size[:, None]  # [S, B]
     within = np.where(real[:, None], start[..., None] + place, 0)
     positions = orders[np.arange(len(counts))[:, None, None], epoch[..., None], within]
-    return np.where(real[:, None], positions, 0), np.where(real, 1 / size[:, None], 0).astype(np.float32)
+    return np.where(real[:, None], positions, 0), np.where(real, 1 / size[:, None], 0)

@@ -1,9 +1,7 @@
-"""The clients' work of a round: local SGD, batched over the cohort.
+"""The clients' work of a round: what the cohort brings back.
 
-    u_0 = w,  u_{k+1} = u_k - eta_c (g_i(u_k) + correction_i + mu (u_k - w)),  Delta_i = the mean of the brackets over the pass
-
-Delta_i is accumulated, not won back from (w - u) / (eta_c steps): in float32 that difference loses up to all its digits. An algorithm
-without a pass (`local` is "gradient") has Delta_i = grad f_i(w) instead.
+Delta_i is the mean of the steps of a local pass in gradient units (`problems/local_sgd.py`); an algorithm without a pass (`local` is
+"gradient") has Delta_i = grad f_i(w) instead.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedviz.algorithms import LocalResult
+from fedviz.problems.local_sgd import Rule, local_sgd
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,19 +44,18 @@ def bring_back(
     """
     if config.algorithm.local == "gradient":
         return LocalResult(problem.client_gradients(w, ids))
-    draws = None if full_batch else problem.draws(ids, round, config.steps, replica)
-
-    def gradient(u: Tensor, step: int, out: Tensor) -> None:
-        between_steps()
-        if full_batch:
-            out.copy_(problem.client_gradients(u, ids))
-        else:
-            problem.gradient(u, draws, step, out)
-
-    training = not replica and not full_batch
     correction = algorithm.correction(state, torch.as_tensor(ids, device=w.device))
-    start = w.expand(len(ids), -1)
-    updates, raw = local_pass(start, gradient, config.steps, config.client_lr, correction=correction, mu=algorithm.mu)
+    rule = Rule(config.steps, config.client_lr, correction, algorithm.mu)
+    if full_batch:
+
+        def gradient(u: Tensor, _step: int, out: Tensor) -> None:
+            between_steps()
+            out.copy_(problem.client_gradients(u, ids))
+
+        updates, raw = local_sgd(w.expand(len(ids), -1), gradient, rule)
+    else:
+        updates, raw = problem.local_passes(w, ids, rule, round, replica, between_steps)
+    training = not replica and not full_batch
     return LocalResult(
         updates=updates,
         gradients=raw if training and "gradients" in algorithm.needs else None,
@@ -79,38 +77,3 @@ def evaluations(
     if full_batch:
         return config.steps * problem.full_evaluations(ids)
     return problem.pass_evaluations(ids, config.steps) + ("anchors" in needs) * problem.full_evaluations(ids)
-
-
-def local_pass(
-    start: Tensor,
-    gradient: Callable[[Tensor, int, Tensor], None],
-    steps: int,
-    client_lr: float,
-    *,
-    correction: Tensor | None = None,
-    mu: float = 0.0,
-) -> tuple[Tensor, Tensor]:
-    """(Delta_i, mean raw gradient), both [S, d], of passes from `start` [S, d].
-
-    gradient(u, step, out) writes the gradients at u [S, d] in `step` (from 0) into out [S, d]; correction [S, d] is fixed.
-    """
-    u = start.clone()
-    total, step_by = u.new_zeros(u.shape), u.new_empty(u.shape)  # total: of raw gradients
-    pull = u.new_zeros(u.shape) if mu else None  # of mu (u - w)
-    for step in range(steps):
-        gradient(u, step, step_by)
-        total += step_by
-        if correction is not None:
-            step_by += correction
-        if pull is not None:
-            prox = (u - start).mul_(mu)
-            pull += prox
-            step_by += prox
-        u.sub_(step_by, alpha=client_lr)
-    raw = total / steps
-    updates = raw.clone()
-    if correction is not None:
-        updates += correction
-    if pull is not None:
-        updates += pull / steps
-    return updates, raw

@@ -1,0 +1,123 @@
+"""Classification in PyTorch, on any device and for every model: a cohort is one batch of tensor operations.
+
+The data lies on the device once, in full precision, shared by all runs of the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 - its usual name
+
+from fedviz.problems.architectures import floats_per_sample
+from fedviz.problems.base import Evaluation
+from fedviz.problems.classification import Classification
+from fedviz.problems.classifier import Classifier, normalised
+from fedviz.problems.datasets import Dataset, Info
+from fedviz.problems.feature_skew import skewed
+from fedviz.problems.models import Model
+from fedviz.problems.partitions import Indices
+
+CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The minibatches of a round: rows [steps, S, B] of the training data, sample weights [S, B], room for one step's samples."""
+
+    rows: Tensor
+    weights: Tensor
+    x: Tensor  # [S B, D], filled anew in every step: fresh memory each time would cost more than the copy itself
+
+
+class TorchClassifier(Classifier):
+    def __init__(
+        self, parameters: Classification, data: Dataset, parts: Indices, batch_size: int, seed: int, device: str
+    ) -> None:
+        super().__init__(parameters, parts, batch_size, seed, device)
+        self.train_x, self.train_y, self.test_x, self.test_y = resident(data, self.info, device, self.dtype, self.model)
+        if parameters.feature_skew != "none":
+            plain = resident(data, self.info, device, self.dtype, None)[0]
+            look, strength = parameters.feature_skew, parameters.feature_strength
+            self.train_x = self.model.prepare(skewed(plain, parts, self.info.image, look, strength, seed))
+        itemsize = self.train_x.element_size()
+        self.samples_at_once = CHUNK_BYTES // (itemsize * floats_per_sample(parameters.model, self.info.image))
+        self.objective_weights = self.train_x.new_tensor(self.sample_weights)
+
+    def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Draws:
+        rows, weights = self.minibatches(clients, round, steps, replica)
+        by_step = torch.as_tensor(rows.transpose(1, 0, 2).copy()).to(self.train_x.device)
+        return Draws(
+            by_step, self.train_x.new_tensor(weights), self.train_x.new_empty(weights.size, self.train_x.shape[1])
+        )
+
+    def gradient(self, u: Tensor, draws: Draws, step: int, out: Tensor) -> Tensor:
+        rows = draws.rows[step]
+        torch.index_select(self.train_x, 0, rows.reshape(-1), out=draws.x)
+        return self.model.gradients(u, draws.x.unflatten(0, rows.shape), self.train_y[rows], draws.weights, out)
+
+    def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
+        counts = self.counts[clients]
+        longest = int(counts.max())
+        at_once = max(1, self.samples_at_once // longest)
+        models, starts = w.expand(len(clients), -1), range(0, len(clients), at_once)
+        return torch.cat([self._full_gradients(models[i : i + at_once], clients[i : i + at_once]) for i in starts])
+
+    def _full_gradients(self, models: Tensor, clients: NDArray[np.int64]) -> Tensor:
+        counts = self.counts[clients][:, None]
+        place = np.arange(counts.max())
+        real = place < counts
+        rows = torch.as_tensor(self.order[np.where(real, self.first[clients][:, None] + place, 0)]).to(models.device)
+        weights = models.new_tensor(np.where(real, 1 / counts, 0))
+        x = self.train_x.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
+        return self.model.gradients(models, x, self.train_y[rows], weights, models.new_empty(models.shape))
+
+    def evaluate(self, w: Tensor) -> Evaluation:
+        loss, gradient = 0.0, torch.zeros_like(w)
+        for x, targets, weights in _chunks(self.samples_at_once, self.train_x, self.train_y, self.objective_weights):
+            part, of_part = self.model.loss_and_gradient(w, x, targets, weights)
+            loss, gradient = loss + part, gradient + of_part
+        right, test_loss = 0, 0.0
+        for x, targets in _chunks(self.samples_at_once, self.test_x, self.test_y):
+            log_shares = self.model.logits(w, x).log_softmax(1)
+            test_loss -= float((log_shares * targets).sum())
+            right += int((log_shares.argmax(1) == targets.argmax(1)).sum())
+        return Evaluation(
+            train_loss=loss,
+            test_loss=test_loss / len(self.test_y),
+            test_accuracy=right / len(self.test_y),
+            gradient_norm_sq=float(gradient.square().sum()),
+        )
+
+
+def _chunks(size: int, *rows: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of all tensors, `size` samples at a time."""
+    for start in range(0, len(rows[0]), size):
+        yield tuple(tensor[start : start + size] for tensor in rows)
+
+
+Resident = tuple[Tensor, Tensor, Tensor, Tensor]
+_RESIDENT: dict[tuple[int, str, torch.dtype, type | None], Resident] = {}
+_MAKING = threading.RLock()
+
+
+def resident(data: Dataset, info: Info, device: str, dtype: torch.dtype, model: Model | None) -> Resident:
+    """(train x [n, D], train y [n, C], test x, test y) on the device: images normalised and as `model` takes them (None: as they
+    are), labels one-hot. Made once per process and shared by runs.
+    """
+    key = (id(data), device, dtype, type(model) if model else None)  # data sets are kept for the life of the process
+    with _MAKING:
+        if key not in _RESIDENT:
+            made: list[Tensor] = []
+            for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
+                x = normalised(images, info, device, dtype)
+                targets = F.one_hot(torch.as_tensor(labels), len(info.labels)).to(device, dtype)
+                made += [model.prepare(x) if model else x, targets]
+            _RESIDENT[key] = (made[0], made[1], made[2], made[3])
+        return _RESIDENT[key]

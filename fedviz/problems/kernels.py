@@ -1,0 +1,144 @@
+"""Softmax regression compiled for the CPU: the hot loop, by Numba, without the interpreter's lock.
+
+Everything is padded with zeros, so that no loop has a remainder: the parameters are [C', D'], a row a label, with C' a multiple of
+10 and D' of 16; images are [n, D'], with a 1 behind the last pixel for the bias. The gradient of sum_b weight_b loss_b is
+
+    residual_b = weight_b (softmax(W x_b) - onehot(label_b)),   gradient = sum_b residual_b x_b^T
+
+Images are used where they lie. Blocks of 2 images x 5 labels one way and 4 images x 2 labels the other way keep what is in use in
+the processor's registers. Sums may be taken in any order (`_FAST`), the same one each time; NaN and infinity stay what they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+LABEL_BLOCK, WIDTH_BLOCK = 10, 16
+
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def logits(images: NDArray, rows: NDArray, w: NDArray, out: NDArray) -> None:
+    """Into out [B, C']: W x of the images in `rows` [B]."""
+    zero = images.dtype.type(0)
+    last = len(rows) - 1
+    for b in range(0, len(rows), 2):
+        after = min(b + 1, last)
+        x, y = images[rows[b]], images[rows[after]]
+        for c in range(0, len(w), 5):
+            w0, w1, w2, w3, w4 = w[c], w[c + 1], w[c + 2], w[c + 3], w[c + 4]
+            x0 = x1 = x2 = x3 = x4 = zero
+            y0 = y1 = y2 = y3 = y4 = zero
+            for k in range(images.shape[1]):
+                p, q = x[k], y[k]
+                x0 += w0[k] * p
+                x1 += w1[k] * p
+                x2 += w2[k] * p
+                x3 += w3[k] * p
+                x4 += w4[k] * p
+                y0 += w0[k] * q
+                y1 += w1[k] * q
+                y2 += w2[k] * q
+                y3 += w3[k] * q
+                y4 += w4[k] * q
+            o = out[b]
+            o[c], o[c + 1], o[c + 2], o[c + 3], o[c + 4] = x0, x1, x2, x3, x4
+            o = out[after]
+            if after > b:
+                o[c], o[c + 1], o[c + 2], o[c + 3], o[c + 4] = y0, y1, y2, y3, y4
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def residuals(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, shares: NDArray) -> None:
+    """Turn logits [B, C'] into weight_b (softmax - onehot), in place, with zeros in the padding."""
+    for b in range(len(rows)):
+        z = shares[b]
+        largest = z[0]
+        for c in range(1, classes):
+            largest = max(largest, z[c])
+        total = z.dtype.type(0)
+        for c in range(classes):
+            z[c] = np.exp(z[c] - largest)
+            total += z[c]
+        scale = weights[b] / total
+        for c in range(classes):
+            z[c] *= scale
+        z[labels[rows[b]]] -= weights[b]
+        z[classes:] = 0
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def add_products(images: NDArray, rows: NDArray, residual: NDArray, out: NDArray) -> None:
+    """out [C', D'] += residual^T x of the images in `rows` [B]."""
+    zero = images.dtype.type(0)
+    last = len(rows) - 1
+    for b in range(0, len(rows), 4):
+        b1, b2, b3 = min(b + 1, last), min(b + 2, last), min(b + 3, last)
+        x0, x1, x2, x3 = images[rows[b]], images[rows[b1]], images[rows[b2]], images[rows[b3]]
+        for c in range(0, len(out), 2):
+            p0, q0 = residual[b, c], residual[b, c + 1]
+            p1, q1 = (residual[b1, c], residual[b1, c + 1]) if b + 1 <= last else (zero, zero)
+            p2, q2 = (residual[b2, c], residual[b2, c + 1]) if b + 2 <= last else (zero, zero)
+            p3, q3 = (residual[b3, c], residual[b3, c + 1]) if b + 3 <= last else (zero, zero)
+            p, q = out[c], out[c + 1]
+            for k in range(images.shape[1]):
+                p[k] += p0 * x0[k] + p1 * x1[k] + p2 * x2[k] + p3 * x3[k]
+                q[k] += q0 * x0[k] + q1 * x1[k] + q2 * x2[k] + q3 * x3[k]
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def local_pass(
+    images: NDArray,
+    labels: NDArray,
+    classes: int,
+    rows: NDArray,
+    weights: NDArray,
+    client_lr: float,
+    mu: float,
+    start: NDArray,
+    correction: NDArray,
+    u: NDArray,
+    raw: NDArray,
+    updates: NDArray,
+) -> None:
+    """The local steps of one client with the minibatches `rows` [steps, B] of weights [B]; all arrays are changed in place.
+
+    start, correction: [C', D']. u [C', D'] moves on; raw and updates [C', D'] gain the sums of the gradients and of the steps
+    (gradient + correction + mu (u - start)). Rates are scalars of the arrays' own type.
+    """
+    shares = np.empty((rows.shape[1], len(u)), images.dtype)
+    gradient = np.empty(u.shape, images.dtype)
+    for step in range(len(rows)):
+        logits(images, rows[step], u, shares)
+        residuals(labels, rows[step], weights, classes, shares)
+        gradient[:] = 0
+        add_products(images, rows[step], shares, gradient)
+        for c in range(classes):
+            g, at, from_, by = gradient[c], u[c], start[c], correction[c]
+            of_raw, of_updates = raw[c], updates[c]
+            for k in range(len(g)):
+                move = g[k] + by[k] + mu * (at[k] - from_[k])
+                of_raw[k] += g[k]
+                of_updates[k] += move
+                at[k] -= client_lr * move
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def loss_and_right(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, z: NDArray) -> tuple[float, int]:
+    """(sum_b weight_b loss_b in float64, how many are classified rightly) from logits z [B, C']."""
+    loss, right = 0.0, 0
+    for b in range(len(rows)):
+        best = 0
+        for c in range(1, classes):
+            if z[b, c] > z[b, best]:
+                best = c
+        total = 0.0
+        for c in range(classes):
+            total += np.exp(np.float64(z[b, c] - z[b, best]))
+        label = labels[rows[b]]
+        loss += weights[b] * (np.log(total) - np.float64(z[b, label] - z[b, best]))
+        right += best == label
+    return loss, right

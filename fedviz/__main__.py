@@ -6,8 +6,11 @@ import json
 import logging
 import math
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -183,10 +186,14 @@ def reproduce(
     save: Annotated[
         bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the table.")
     ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over: also make runs again that are finished.")] = False,
 ) -> None:
     """Try what the papers claim: the paper's value, the value here with its spread over seeds, and a verdict.
 
+    Numbers of finished runs are kept: a command that was stopped, or whose time was up, goes on when it is given again.
+
     Exit code 0: all that should hold does. 1: something that should hold does not, or that had to run did not. 2: not a valid request.
+    130: interrupted; nothing is stored.
 
     Example: python -m fedviz reproduce scaffold --claim scaffold-toy-speed
     """
@@ -202,7 +209,7 @@ def reproduce(
         wanted = engine.chosen(CLAIMS, paper=paper, ids=claim or [], cost=cost, must_run=must_run)
     except ValueError as error:
         _stop(f"--claim: {error}.", 2)
-    results = _try(wanted, seeds, must_run, budget, jobs or os.cpu_count() or 1)
+    results = _try(wanted, seeds, must_run, budget, jobs or os.cpu_count() or 1, fresh)
     _print_results(results)
     if save:
         from fedviz.papers import report
@@ -214,25 +221,58 @@ def reproduce(
         _stop("\n".join(found), 1)
 
 
-def _try(claims: list[Claim], seeds: int | None, must_run: bool, budget: float | None, workers: int) -> list[Result]:
-    """Make the runs that the claims need, with a progress bar, and judge the claims."""
+def _try(
+    claims: list[Claim], seeds: int | None, must_run: bool, budget: float | None, workers: int, fresh: bool
+) -> list[Result]:
+    """Make the runs that the claims need and that are not finished yet, with a progress bar, and judge the claims."""
     from fedviz.papers import reproduce as engine
+    from fedviz.papers.kept import Kept
+    from fedviz.runs.store import home
 
     numbers = {claim.id: engine.seeds_of(claim, seeds, must_run) for claim in claims}
     jobs = engine.jobs_for(claims, numbers)
+    kept = Kept(home() / "reproduce", lambda message: errors.print(message, style="yellow", markup=False))
+    if fresh:
+        kept.forget(jobs.values())
+    outcomes = kept.found(jobs)
+    if outcomes:
+        console.print(
+            f"{len(outcomes)} of {len(jobs)} runs were finished before and are taken up; --fresh starts over."
+        )
+    missing = {key: job for key, job in jobs.items() if key not in outcomes}
     deadline = math.inf if budget is None else time.time() + 60 * budget
-    outcomes = {}
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=errors) as bar:
-        task = bar.add_task("Runs", total=len(jobs))
-        for key, outcome in engine.carry_out(jobs, workers=min(workers, max(1, len(jobs))), deadline=deadline):
-            outcomes[key] = outcome
-            bar.advance(task)
+    made = engine.carry_out(missing, workers=min(workers, max(1, len(missing))), deadline=deadline)
+    with _stoppable(), Progress(*columns, console=errors) as bar, closing(made):
+        task = bar.add_task("Runs", total=len(jobs), completed=len(outcomes))
+        try:
+            for key, outcome in made:
+                kept.keep(jobs[key], outcome)
+                outcomes[key] = outcome
+                bar.advance(task)
+        except KeyboardInterrupt:
+            finished = sum(not outcome.failure for outcome in outcomes.values())
+            _stop(
+                f"Interrupted with {finished} of {len(jobs)} runs finished. The same command goes on from there.", 130
+            )
+    late = sum(key not in outcomes or outcomes[key].failure == engine.TIME_UP for key in jobs)
+    if late:
+        console.print(f"The time was up for {late} of {len(jobs)} runs; the same command makes these.")
     return [engine.conclude(claim, numbers[claim.id], jobs, outcomes) for claim in claims]
 
 
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Within it, being told to end (kill, a shutdown) is as Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _print_results(results: list[Result]) -> None:
-    from fedviz.papers.report import spread
+    from fedviz.papers.report import seeds_in_words, spread
 
     table = Table("claim", "run", "paper", "here", "verdict")
     for result in results:
@@ -240,7 +280,7 @@ def _print_results(results: list[Result]) -> None:
         verdict = f"{result.verdict}: {result.why}"
         if result.verdict == "not reproduced" and not result.claim.should_hold:
             verdict += " (known)"
-        count = f"{len(result.seeds)} seed{'' if len(result.seeds) == 1 else 's'}, {result.seconds:.0f} s"
+        count = f"{seeds_in_words(len(result.seeds), result.seeds_wanted)}, {result.seconds:.0f} s"
         about = f"{result.claim.id}\n{result.claim.statistic} ({count})" if result.values else result.claim.id
         rows = [
             (arm, expectation.expected_of(arm) if expectation and arm in expectation.arms else "", spread(values))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
+import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,7 @@ from fedviz.papers.expectations import (
     SmallestDrop,
     median,
 )
+from fedviz.papers.kept import Kept, write_whole
 from fedviz.papers.reproduce import Job, Outcome, Result
 from fedviz.papers.statistics import Best, Final, FirstHit, Late, LateShare, PathMean, Statistic
 
@@ -295,6 +299,13 @@ def test_data_that_is_not_at_hand_is_a_claim_that_did_not_run(monkeypatch: pytes
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where finished runs are kept: empty for each test."""
+    monkeypatch.setenv("FEDVIZ_HOME", str(tmp_path / "home"))
+    return tmp_path / "home" / "reproduce"
+
+
 def reproduce(*arguments: str) -> tuple[int, str]:
     done = CliRunner(env={"COLUMNS": "200"}).invoke(command_line.app, ["reproduce", *arguments])
     return done.exit_code, " ".join(done.output.split())
@@ -359,6 +370,196 @@ def test_how_many_seeds() -> None:
     assert engine.seeds_of(synthetic, None, must_run=True) == 2
     assert engine.seeds_of(synthetic, 5, must_run=True) == 5
     assert engine.seeds_of(toy_claim(seeds=1), 5, must_run=False) == 1  # nothing in it is random
+
+
+# --- going on after a stop --------------------------------------------------------------------------------------------
+
+
+class StandIn:
+    """Makes runs in no time: every number is 1 / 3. `stop_at`: the call, from 1, in which somebody presses Ctrl-C."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, claim: Claim, stop_at: int = 0) -> None:
+        self.stop_at, self.made = stop_at, list[tuple[int, int, str]]()
+        monkeypatch.setattr(library, "CLAIMS", [claim])
+        monkeypatch.setattr(engine, "measure", self.measure)
+
+    def measure(self, job: Job, deadline: float) -> Outcome:
+        if len(self.made) + 1 == self.stop_at:
+            raise KeyboardInterrupt
+        algorithm = job.config["algorithm"]["name"]
+        self.made.append((job.config["seed"], job.config["local_steps"], algorithm))
+        return Outcome((1 / 3,) * len(job.statistics), 0.7, "CPU")
+
+
+# All of what toy_claim() needs with two seeds.
+SIX = [(seed, steps, name) for seed in (0, 1) for steps, name in ((1, "sgd"), (2, "scaffold"), (10, "scaffold"))]
+
+
+def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = StandIn(monkeypatch, toy_claim(seeds=2), stop_at=5)
+    code, shown = reproduce("scaffold", "--jobs", "1")
+    assert (code, stopped.made) == (130, SIX[:4])
+    assert "Interrupted with 4 of 6 runs finished. The same command goes on from there." in shown
+    second = StandIn(monkeypatch, toy_claim(seeds=2))
+    code, shown = reproduce("scaffold", "--jobs", "1")
+    assert second.made == SIX[4:]
+    assert "4 of 6 runs were finished before and are taken up" in shown
+    assert "(2 seeds, 4 s)" in shown  # 6 x 0.7 s: the time of the runs themselves, whenever they were made
+    assert "0.3333" in shown
+    third = StandIn(monkeypatch, toy_claim(seeds=2))
+    reproduce("scaffold", "--jobs", "1")
+    assert third.made == []
+    code, shown = reproduce("scaffold", "--jobs", "1", "--fresh")
+    assert third.made == SIX
+    assert "taken up" not in shown
+
+
+def at_once_or_slowly(job: Job, deadline: float) -> Outcome:
+    """Leaves a file behind when it gets to its end."""
+    time.sleep(job.config["seconds"])
+    Path(job.config["file"]).touch()
+    return Outcome((1.0,))
+
+
+def test_a_stop_ends_the_runs_that_are_under_way_in_other_processes(tmp_path: Path) -> None:
+    jobs = {name: Job({"seconds": wait, "file": str(tmp_path / name)}, ()) for name, wait in (("a", 0), ("b", 8))}
+    under_way = engine.carry_out(jobs, workers=2, do=at_once_or_slowly)
+    assert next(under_way) == ("a", Outcome((1.0,)))
+    under_way.close()
+    assert multiprocessing.active_children() == []
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_stop_stores_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(report, "save", partial(report.save, folder=tmp_path))
+    StandIn(monkeypatch, toy_claim(seeds=2), stop_at=5)
+    assert reproduce("scaffold", "--jobs", "1", "--save")[0] == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_numbers_of_another_setting_version_or_device_are_not_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedviz.papers import kept
+    from fedviz.simulation import device
+
+    def made_now(claim: Claim) -> int:
+        stand_in = StandIn(monkeypatch, claim)
+        reproduce("scaffold", "--jobs", "1")
+        return len(stand_in.made)
+
+    claim = toy_claim(seeds=1)
+    assert [made_now(claim), made_now(claim)] == [3, 0]
+    slower = merged(claim.arms["SGD"], client_lr=0.1)
+    assert made_now(replace(claim, arms={**claim.arms, "SGD": slower})) == 1
+    with monkeypatch.context() as changed:
+        changed.setattr(kept, "__version__", "99")
+        assert made_now(claim) == 3
+    with monkeypatch.context() as changed:
+        changed.setattr(kept, "version", lambda package: f"another {package}")
+        assert made_now(claim) == 3
+    with monkeypatch.context() as changed:
+        changed.setattr(device, "describe", lambda config: "another device")
+        assert made_now(claim) == 3
+    assert made_now(claim) == 0
+
+
+def test_a_run_is_made_again_for_another_number_and_the_first_still_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = toy_claim(seeds=1)
+    second = replace(first, statistic=FirstHit(OBJECTIVE, 1e-6 * (1 + 1e-9)))  # its words are the same as the first's
+    assert str(second.statistic) == str(first.statistic)
+    for claim, made in ((first, 3), (second, 3), (first, 0), (second, 0)):
+        stand_in = StandIn(monkeypatch, claim)
+        reproduce("scaffold", "--jobs", "1")
+        assert len(stand_in.made) == made
+
+
+def test_never_and_no_value_are_kept_as_such(home: Path) -> None:
+    (job, *_) = engine.jobs_for([toy_claim()], {"scaffold-toy-speed": 1}).values()
+    job = replace(job, statistics=(FirstHit(OBJECTIVE, 0.1), Late(OBJECTIVE), Final(OBJECTIVE)))
+    kept = Kept(home, pytest.fail)
+    kept.keep(job, Outcome((NEVER, NAN, 0.1 + 0.2), 1 / 3, "CPU"))
+    found = kept.found({"a": job})["a"]
+    assert (found.values[0], found.values[2], found.seconds, found.device) == (NEVER, 0.1 + 0.2, 1 / 3, "CPU")
+    assert math.isnan(found.values[1])
+
+
+def test_a_run_that_failed_is_not_finished(home: Path) -> None:
+    (job, *_) = engine.jobs_for([toy_claim()], {"scaffold-toy-speed": 1}).values()
+    kept = Kept(home, pytest.fail)
+    kept.keep(job, Outcome(failure=engine.TIME_UP))
+    assert kept.found({"a": job}) == {}
+
+
+@pytest.mark.parametrize(
+    "content", ["", '{"config": ', "[]", "[" * 100_000, '{"values": 3}', "another run's", "text for a number"]
+)
+def test_a_file_that_cannot_be_used_is_set_aside_with_a_message(
+    content: str, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    StandIn(monkeypatch, toy_claim(seeds=1))
+    reproduce("scaffold", "--jobs", "1")
+    damaged, other, _ = sorted(home.iterdir())
+    whole = damaged.read_text()
+    damaged.write_text(
+        {
+            "another run's": other.read_text(),
+            "text for a number": whole.replace("0.333", '"0.333').replace("3333\n", '3333"\n'),
+        }.get(content, content)
+    )
+    again = StandIn(monkeypatch, toy_claim(seeds=1))
+    _, shown = reproduce("scaffold", "--jobs", "1")
+    assert len(again.made) == 1
+    assert "cannot be used" in shown
+    assert f"set aside as {damaged.stem}.damaged, and the run is made again" in shown
+    assert damaged.with_suffix(".damaged").exists()
+    assert damaged.read_text() == whole
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    home.parent.mkdir()
+    home.write_text("a file where the folder should be")
+    stand_in = StandIn(monkeypatch, toy_claim(seeds=2))
+    code, shown = reproduce("scaffold", "--jobs", "1", "--fresh")
+    assert code == 1  # 1 / 3 is not what the paper says
+    assert stand_in.made == SIX
+    assert shown.count("Finished runs cannot be kept in") == 1
+
+
+def test_a_budget_that_ends_early_stores_what_it_has_and_of_how_many_seeds(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Five of six runs are made: all three of seed 0, two of seed 1."""
+    claim = toy_claim(seeds=2)
+    stand_in = StandIn(monkeypatch, claim)
+    monkeypatch.setattr(
+        engine,
+        "measure",
+        lambda job, _: Outcome(failure=engine.TIME_UP) if len(stand_in.made) == 5 else stand_in.measure(job, 0),
+    )
+    monkeypatch.setattr(report, "save", partial(report.save, folder=tmp_path))
+    _, shown = reproduce("scaffold", "--jobs", "1", "--save")
+    assert "The time was up for 1 of 6 runs; the same command makes these." in shown
+    assert "(1 of 2 seeds, 2 s)" in shown
+    stored = json.loads((tmp_path / "reproduced" / "scaffold-toy-speed.json").read_text())
+    assert (stored["seeds"], stored["seeds_wanted"]) == ([0], 2)
+    assert "\n1 of 2 seeds, 2 s on CPU" in (tmp_path / "REPRODUCED.md").read_text()
+
+
+def test_a_file_that_is_being_written_when_the_command_is_stopped_stays_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "table.md"
+    write_whole(file, "before")
+
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(file, "after")
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from fedviz import __version__
 from fedviz.papers.claims import PAPERS, Claim
 from fedviz.papers.expectations import median, number
+from fedviz.papers.kept import write_whole
 from fedviz.papers.reproduce import Result
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -50,6 +51,7 @@ def to_dict(result: Result, command: str) -> dict[str, Any]:
             for arm, values in result.values.items()
         },
         "seeds": result.seeds,
+        "seeds_wanted": result.seeds_wanted,
         "seconds": round(result.seconds, 1),
         "device": result.device,
         "command": command,
@@ -65,9 +67,9 @@ def save(results: Iterable[Result], command: str, claims: Sequence[Claim], folde
     for result in results:
         if result.values:
             content = json.dumps(to_dict(result, command), indent=1, ensure_ascii=False, allow_nan=False)
-            (folder / "reproduced" / f"{result.claim.id}.json").write_text(content + "\n", encoding="utf-8")
+            write_whole(folder / "reproduced" / f"{result.claim.id}.json", content + "\n")
     table = folder / "REPRODUCED.md"
-    table.write_text(markdown(claims, folder), encoding="utf-8")
+    write_whole(table, markdown(claims, folder))
     return table
 
 
@@ -95,6 +97,7 @@ def _section(claim: Claim, stored: Path) -> list[str]:
         return [*heading, f"**Not tried yet** (cost: {claim.cost}).", ""]
     result = json.loads(stored.read_text(encoding="utf-8"))
     known = result["verdict"] == "not reproduced" and not claim.should_hold
+    seeds = seeds_in_words(len(result["seeds"]), result.get("seeds_wanted", 0))
     expected = " This is known, and does not count as a failure." if known else ""
     return [
         *heading,
@@ -106,11 +109,13 @@ def _section(claim: Claim, stored: Path) -> list[str]:
         "|---|---|---|",
         *(f"| {arm} | {values['paper']} | {values['here']} |" for arm, values in result["arms"].items()),
         "",
-        f"{_count(len(result['seeds']), 'seed')}, {result['seconds']:,.0f} s on {result['device']}, fedviz {result['fedviz']}, "
+        f"{seeds}, {result['seconds']:,.0f} s on {result['device']}, fedviz {result['fedviz']}, "
         f"torch {result['torch']}, {result['date'][:10]}: `{result['command']}`",
         "",
     ]
 
 
-def _count(how_many: int, what: str) -> str:
-    return f"{how_many} {what}{'' if how_many == 1 else 's'}"
+def seeds_in_words(complete: int, wanted: int) -> str:
+    """1 seed; or 2 of 5 seeds, where the time was up before all of them were complete."""
+    of = f" of {wanted}" if complete < wanted else ""
+    return f"{complete}{of} seed{'' if max(complete, wanted) == 1 else 's'}"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -23,6 +24,7 @@ from fedviz.problems import ProblemError
 from fedviz.simulation.errors import Diverged
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not run"]
+TIME_UP = "the time was up"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Result:
     values: Mapping[str, list[float]] = field(default_factory=dict)  # by arm, one a seed
     seconds: float = 0.0  # of all its runs, one after the other
     device: str = ""
+    seeds_wanted: int = 0  # more than `seeds` where the time was up
 
 
 def chosen(claims: Sequence[Claim], *, paper: str, ids: Sequence[str], cost: Cost, must_run: bool) -> list[Claim]:
@@ -109,7 +112,7 @@ def measure(job: Job, deadline: float = math.inf) -> Outcome:
         device = describe(config)
         for record in simulate(config):
             if time.time() > deadline:
-                return Outcome(failure="the time was up")
+                return Outcome(failure=TIME_UP)
             for name, series in measured.items():
                 group, field_name = name.split(".")
                 value = getattr(getattr(record, group), field_name, None)
@@ -130,9 +133,13 @@ def carry_out(
     *,
     workers: int,
     deadline: float = math.inf,
-    do: Callable[[Job, float], Outcome] = measure,
-) -> Iterator[tuple[str, Outcome]]:
-    """(key, outcome) of each job as it is done, in `workers` processes (1: in this one). None is begun after the deadline."""
+    do: Callable[[Job, float], Outcome] | None = None,
+) -> Generator[tuple[str, Outcome], None, None]:
+    """(key, outcome) of each job as it is done, in `workers` processes (1: in this one). None is begun after the deadline.
+
+    do: makes one run; `measure` unless told otherwise. Closing the iterator stops the runs under way.
+    """
+    do = do or measure
     waiting = iter(jobs.items())
     if workers == 1:
         for key, job in waiting:
@@ -140,8 +147,13 @@ def carry_out(
                 return
             yield key, do(job, deadline)
         return
-    # Spawned, not forked: PyTorch's threads do not survive a fork.
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    # Spawned, not forked: PyTorch's threads do not survive a fork. Ctrl-C, which a terminal sends to all, is this process's to answer.
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
     running: dict[Future[Outcome], str] = {}
     try:
         while True:
@@ -151,6 +163,10 @@ def carry_out(
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
+    except BaseException:  # stopped: a run under way may have hours to go, and nobody waits for it any more
+        for child in multiprocessing.active_children():
+            child.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -172,9 +188,10 @@ def conclude(claim: Claim, seeds: int, jobs: Mapping[str, Job], outcomes: Mappin
             values[arm].append(outcome.values[jobs[keys[arm]].statistics.index(claim.statistic)])
             seconds, device = seconds + outcome.seconds, outcome.device
     if not complete:
-        return Result(claim, "not run", failures[0] if failures else "the time was up")
+        return Result(claim, "not run", failures[0] if failures else TIME_UP)
     as_expected, why = claim.expectation.judge(values)
-    return Result(claim, "reproduced" if as_expected else "not reproduced", why, complete, values, seconds, device)
+    verdict: Verdict = "reproduced" if as_expected else "not reproduced"
+    return Result(claim, verdict, why, complete, values, seconds, device, seeds)
 
 
 def shortcomings(results: Iterable[Result], *, named: bool) -> list[str]:

@@ -113,9 +113,10 @@ def _parameter(model: type[Parameters], name: str, prefix: str) -> Entry | None:
 
 def _type_of(annotation: Any) -> str:
     names = {bool: "true or false", int: "whole number", float: "number"}
-    if get_origin(annotation) is list:
+    parts = () if get_origin(annotation) is list else get_args(annotation)
+    kinds = [kind for kind in (parts or (annotation,)) if kind is not type(None)]
+    if get_origin(kinds[0]) is list:
         return "list"
-    kinds = [kind for kind in (get_args(annotation) or (annotation,)) if kind is not type(None)]
     return names.get(kinds[0], "choice") if len(kinds) == 1 else "choice"
 
 
@@ -191,7 +192,7 @@ def _size(model: type[ProblemParameters]) -> dict[str, str]:
     made = model.model_validate({})
     return {
         "d": f"{made.dimension():,} parameters of {8 * made.itemsize()} bits",
-        "data": f"{made.data_bytes() / 1e6:,.3g} MB in memory",
+        "data": f"{made.data_bytes(_EXAMPLE_CLIENTS) / 1e6:,.3g} MB in memory",
     }
 
 

@@ -241,8 +241,11 @@ class SimulationConfig(Parameters):
         return self.model_dump(mode="json")
 
     def differences(self) -> dict[str, Any]:
-        """Dotted path -> value of all that differs from the default config: what a link or a command line has to say."""
-        return {path: value for path, value in _flatten(self.to_dict()) if value != _DEFAULTS.get(path, _MISSING)}
+        """Dotted path -> value of all that differs from the default config, or from the defaults of what is chosen instead: what a
+        link or a command line has to say.
+        """
+        usual = _DEFAULTS | _defaults_of(self, "")
+        return {path: value for path, value in _flatten(self.to_dict()) if value != usual.get(path)}
 
     def to_command(self) -> str:
         """The command line that runs this config."""
@@ -320,6 +323,18 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
             yield f"{prefix}{key}", value
 
 
+def _defaults_of(chosen: Parameters, prefix: str) -> dict[str, Any]:
+    """Dotted path -> default of the parameters of what is chosen where there is a choice; not of the choices themselves."""
+    found: dict[str, Any] = {}
+    for name, field in type(chosen).model_fields.items():
+        inner, path = getattr(chosen, name), f"{prefix}{name}"
+        if path in _GROUPS:
+            found |= _defaults_of(inner, f"{path}.")
+        elif prefix and path not in _TAG_PATHS and not field.is_required():
+            found[path] = field.default
+    return found
+
+
 def _settings(config: SimulationConfig) -> list[tuple[str, Any]]:
     """The differences, without intervals that follow from the number of rounds."""
     automatic = automatic_intervals(config.rounds)
@@ -343,6 +358,8 @@ def _refusal(field: str, message: str) -> PydanticCustomError:
 
 # The settings that choose one of several models.
 _TAG_PATHS = ("problem.kind", "problem.partition.name", "algorithm.name", "participation.pattern")
+
+_GROUPS = {path.rsplit(".", 1)[0] for path in _TAG_PATHS}
 
 # Where one of several models stands, told apart by a tag; an error's location repeats the tag after the field.
 _TAGS = {group.rsplit(".")[-1]: tag for group, tag in (path.rsplit(".", 1) for path in _TAG_PATHS)}

@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     PROBE_CLIENTS = 7
     INITIAL = 8
     CHECK = 9
+    OBJECTIVE = 10
 
 
 _LOW = np.uint64(0xFFFFFFFF)

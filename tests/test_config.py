@@ -14,6 +14,8 @@ from fedviz.problems import PROBLEMS
 from fedviz.problems.partitions import PARTITIONS
 
 QUADRATIC = ["problem.kind=quadratics", "problem.curvature=[[1],[1]]", "problem.linear=[[1],[1]]", "problem.start=[0]"]
+DRAWN = ["problem.kind=quadratics"]
+ALONE = ["num_clients=1", "participation.pattern=full"]
 BAD: list[tuple[list[str], str, str]] = [
     # settings, field of the message, what the message says
     (["num_clients=0"], "num_clients", "got 0, allowed a whole number from 1 to 100,000"),
@@ -98,7 +100,29 @@ BAD: list[tuple[list[str], str, str]] = [
     (["rounds"], "rounds", "expected path=value"),
     (["rounds.a=1"], "rounds", "got {"),
     (["algorithm=fedavg"], "algorithm", 'got "fedavg"'),
-    (["problem.kind=quadratics"], "problem.curvature", "is needed"),
+    (
+        [*QUADRATIC, "problem.curvature=null"],
+        "problem.curvature",
+        "is needed: curvature and linear term are given together",
+    ),
+    ([*QUADRATIC, "problem.linear=null", "num_clients=2"], "problem.linear", "is needed"),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.curvature=[[],[]]", "problem.start=null"],
+        "problem.curvature",
+        "at least one",
+    ),
+    ([*DRAWN, "problem.flat=2"], "problem.steep", "got 1, allowed from 2, the smallest curvature"),
+    ([*DRAWN, "problem.flat=0"], "problem.flat", "got 0, allowed a number above 0"),
+    ([*DRAWN, "problem.coordinates=1"], "problem.coordinates", "got 1, but curvatures from 0.1 to 1: these need 2"),
+    ([*DRAWN, "problem.coordinates=0"], "problem.coordinates", "got 0, allowed a whole number from 1 to 10,000"),
+    ([*DRAWN, "problem.start=[0,0]"], "problem.start", "got 2 numbers for 10 coordinates"),
+    ([*DRAWN, *ALONE], "problem.curvature_dissimilarity", "got 0.5, allowed 0: a single client"),
+    ([*DRAWN, *ALONE, "problem.curvature_dissimilarity=0"], "problem.gradient_dissimilarity", "got 1, allowed 0"),
+    (
+        [*DRAWN, "problem.curvature_dissimilarity=-1"],
+        "problem.curvature_dissimilarity",
+        "got -1, allowed a number from 0",
+    ),
     ([*QUADRATIC, "num_clients=3"], "problem.curvature", "got 2 rows for 3 clients"),
     ([*QUADRATIC, "num_clients=2", "problem.start=[0,0]"], "problem.curvature", "row 0 has 1 numbers, start has 2"),
 ]
@@ -157,11 +181,20 @@ def arguments(command: str) -> list[str]:
 def test_the_command_line_of_any_change_gives_the_change_back() -> None:
     for settings in (
         ["rounds=60"], ["rounds=60", "probe_every=7"], ["seed=9223372036854775807"], ["eval_every=0", "probe_every=0"],
-        ["algorithm.name=fedprox", "algorithm.mu=0"], ["client_lr=1e-05"], ["problem.partition.name=iid"],
+        ["algorithm.name=fedprox", "algorithm.mu=0"], ["problem.kind=quadratics"], ["algorithm.name=fedprox", "algorithm.mu=0.1"],
+        ["problem.kind=quadratics", "problem.curvature_dissimilarity=0"], ["client_lr=1e-05"], ["problem.partition.name=iid"],
         ["participation.pattern=trace", "participation.cohorts=[[1,2],[]]", "participation.repeat=true"],
     ):  # fmt: skip
         config = with_settings(settings)
         assert with_settings(arguments(config.to_command())) == config
+
+
+def test_a_command_line_leaves_out_what_follows_from_its_choices() -> None:
+    shown = "--set algorithm.name=scaffold --set algorithm.warm_start=true"
+    config = with_settings(["algorithm.name=scaffold", "algorithm.warm_start=true", "algorithm.option=II"])
+    assert config.to_command() == f"python -m fedviz run {shown}"
+    drawn = with_settings(["problem.kind=quadratics", "problem.steep=1", "problem.coordinates=7"])
+    assert drawn.to_command() == "python -m fedviz run --set problem.kind=quadratics --set problem.coordinates=7"
 
 
 def test_choosing_another_model_drops_the_parameters_of_the_presets_choice() -> None:

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fedviz.__main__ as command_line
+from fedviz.config import SimulationConfig
 from fedviz.papers import library, report
 from fedviz.papers import reproduce as engine
 from fedviz.papers.claims import PAPERS, Claim, merged
@@ -607,7 +608,7 @@ def test_stored_results_are_of_todays_claims() -> None:
         result, claim = json.loads(file.read_text(encoding="utf-8")), claims[file.stem]
         assert set(result["arms"]) == set(claim.arms), file.name
         for arm, kept in result["arms"].items():
-            assert kept["config"] == claim.config(arm, 0).to_dict(), f"{file.name}: {arm}"
+            assert SimulationConfig.read(kept["config"]) == claim.config(arm, 0), f"{file.name}: {arm}"
         assert result["statistic"] == str(claim.statistic)
         # The verdict follows from the stored numbers. null stands for a threshold never reached.
         values = {arm: [math.inf if v is None else v for v in kept["values"]] for arm, kept in result["arms"].items()}

@@ -40,8 +40,9 @@ def measured(name: str) -> Config:
     return images(name, client_lr=0.0005, rounds=300, eval_every=0, probe_every=30, probe={"check_every": 0})
 
 
-METHODS = ("FedAvg", "10 clusters", "50 clusters", "FedVARP")
-LOSS, ACCURACY = Late("evaluation.train_loss"), Late("evaluation.test_accuracy")
+METHODS = ("FedVARP", "10 clusters", "FedAvg")
+BEST_FIRST = tuple((name,) for name in METHODS)
+LOSS = Late("evaluation.train_loss")
 
 CLAIMS: list[Claim] = [
     Claim(
@@ -50,9 +51,9 @@ CLAIMS: list[Claim] = [
         source="Section 5",
         says="With few participants FedVARP ends at a lower loss than ClusterFedVARP, and that at a lower one than FedAvg.",
         cost="minutes",
-        arms={name: images(name) for name in ("FedVARP", "10 clusters", "FedAvg")},
+        arms={name: images(name) for name in METHODS},
         statistic=LOSS,
-        expectation=Ordering((("FedVARP",), ("10 clusters",), ("FedAvg",)), higher_is_better=False),
+        expectation=Ordering(BEST_FIRST, higher_is_better=False),
         must_run_seeds=1,
     ),
     Claim(
@@ -61,9 +62,9 @@ CLAIMS: list[Claim] = [
         source="Section 5",
         says="FedVARP is steadier: even its poor rounds are more accurate than ClusterFedVARP's, and these than FedAvg's.",
         cost="minutes",
-        arms={name: images(name) for name in ("FedVARP", "10 clusters", "FedAvg")},
+        arms={name: images(name) for name in METHODS},
         statistic=Late("evaluation.test_accuracy", percentile=10),
-        expectation=Ordering((("FedVARP",), ("10 clusters",), ("FedAvg",)), higher_is_better=True),
+        expectation=Ordering(BEST_FIRST, higher_is_better=True),
         must_run_seeds=1,
     ),
     Claim(
@@ -72,7 +73,7 @@ CLAIMS: list[Claim] = [
         source="Section 4",
         says="More clusters of like clients mean less error of who took part, from FedAvg (one cluster) to FedVARP (a cluster each).",
         cost="minutes",
-        arms={name: measured(name) for name in METHODS},
+        arms={name: measured(name) for name in ("FedVARP", "50 clusters", "10 clusters", "FedAvg")},
         statistic=Late("decomposition.participation", share=0.5),
         expectation=Ordering((("FedVARP",), ("50 clusters",), ("10 clusters",), ("FedAvg",)), higher_is_better=False),
     ),

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedviz.config import SimulationConfig, fill_in
+from fedviz.papers.claims import merged
+from fedviz.papers.scaffold import WARM, parabolas
 
 
 @dataclass(frozen=True)
@@ -19,25 +21,6 @@ class Preset:
 
     def build(self) -> SimulationConfig:
         return SimulationConfig.read(fill_in(self.config))
-
-
-def _toy(gradient: float) -> dict[str, Any]:
-    """SCAFFOLD's two clients, f_1 = x^2 + G x and f_2 = -G x: their mean is x^2 / 2, whatever G."""
-    return {
-        "problem": {
-            "kind": "quadratics",
-            "curvature": [[2.0], [0.0]],
-            "linear": [[gradient], [-gradient]],
-            "start": [1.0],
-        },
-        "num_clients": 2,
-        "participation": {"pattern": "full"},
-        "local_steps": 10,
-        "client_lr": 0.05,
-        "rounds": 60,
-        "eval_every": 1,
-        "probe_every": 1,
-    }
 
 
 PRESETS: dict[str, Preset] = {
@@ -73,7 +56,21 @@ PRESETS: dict[str, Preset] = {
     ),
     "drift": Preset(
         "Drift, by hand",
-        "Two parabolas that pull apart, everybody takes part, no noise: FedAvg stops short of the optimum, SCAFFOLD does not.",
-        {**_toy(10.0), "algorithm": {"name": "scaffold", "warm_start": True}},
+        "Two parabolas that pull apart, everybody takes part, no noise: local steps carry FedAvg away from the optimum, SCAFFOLD to it.",
+        merged(parabolas(WARM, gradient=10.0, steps=10, rate=0.05, rounds=60), probe_every=1),
+    ),
+    "curvatures": Preset(
+        "Why local steps drift",
+        "20 parabolas in ten dimensions: FedAvg is fast at first and then stuck, SCAFFOLD goes on. With equal curvatures (δ = 0) both do.",
+        {
+            "problem": {"kind": "quadratics"},
+            "algorithm": {"name": "scaffold"},
+            "participation": {"pattern": "full"},
+            "num_clients": 20,
+            "local_steps": 20,
+            "client_lr": 0.05,
+            "rounds": 100,
+            "eval_every": 1,
+        },
     ),
 }

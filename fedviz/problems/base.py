@@ -58,7 +58,7 @@ class ProblemParameters(Parameters):
         """d, the length of the parameter vector; loads no data."""
         raise NotImplementedError
 
-    def data_bytes(self) -> int:
+    def data_bytes(self, num_clients: int) -> int:
         """Bytes of data that a run holds in memory."""
         raise NotImplementedError
 

@@ -94,7 +94,7 @@ class Classification(ProblemParameters):
     def dimension(self) -> int:
         return sum(math.prod(shape) for shape in shapes(self.model, self.info.image, len(self.info.labels)))
 
-    def data_bytes(self) -> int:
+    def data_bytes(self, num_clients: int) -> int:
         # As read, and normalised.
         return (self.info.train + self.info.test) * math.prod(self.info.image) * (1 + self.itemsize())
 

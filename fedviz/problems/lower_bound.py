@@ -78,7 +78,7 @@ class LowerBound(ProblemParameters):
     def dimension(self) -> int:
         return DIMENSION
 
-    def data_bytes(self) -> int:
+    def data_bytes(self, num_clients: int) -> int:
         return 2 * CLIENTS * DIMENSION * self.itemsize()
 
     def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:

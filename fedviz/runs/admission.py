@@ -70,7 +70,7 @@ def estimate(config: SimulationConfig) -> Estimate:
     return Estimate(
         memories=d * size * (config.algorithm.state_vectors(clients) + _SERVER_VECTORS),
         cohort=one_pass(cohort),
-        data=problem.data_bytes(),
+        data=problem.data_bytes(clients),
         probe=probe,
         records=(config.rounds + 1) * (_RECORD_BYTES + _PARTICIPANT_BYTES * cohort),
     )

@@ -13,7 +13,6 @@ Values are what the widgets hold: numbers, booleans, ids, and JSON text for list
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from pydantic.fields import FieldInfo
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.parameters import Parameters, shown
 from fedviz.participation import PATTERNS
+from fedviz.problems import Quadratics
 
 Draft = dict[str, Any]
 
@@ -187,6 +187,8 @@ def counts(setting: Setting, draft: Draft) -> bool:
     """Whether a setting makes a difference under the other choices in the draft; the form hides it where not."""
     if setting.path == "problem.feature_strength":
         return bool(draft["problem.classification.feature_skew"] != "none")
+    if setting.model is Quadratics and setting.name in Quadratics.DRAWN:  # not where lists are given
+        return not any(draft[f"problem.quadratics.{lists}"].strip() for lists in ("curvature", "linear"))
     if setting.path == "probe.windows_every":
         return "window" in {s.name for s in TOP["algorithm"].inside(draft["algorithm"])}
     return True
@@ -204,6 +206,8 @@ def reference_for(config: SimulationConfig, algorithm: str | None) -> tuple[Simu
 
 def _to_widget(setting: Setting, value: Any) -> Any:
     """Lists and other structures are shown as JSON text, numbers of `number` fields are floats."""
+    if value is None and setting.kind == "text":
+        return ""
     if isinstance(value, BaseModel):
         value = value.model_dump(mode="json")
     if isinstance(value, list | dict):
@@ -215,21 +219,12 @@ def _from_widget(setting: Setting, value: Any) -> Any:
     """Text is read as JSON where it is JSON; what cannot be read goes on as it is and is refused with its name."""
     if not isinstance(value, str) or (setting.kind == "choice" and value in setting.about["choices"]):
         return value
+    if setting.optional and not value.strip():
+        return None
     try:
         return json.loads(value)
     except (ValueError, RecursionError):  # not JSON, or nested beyond all sense
         return value
-
-
-def _quadratics(draft: Draft) -> Draft:
-    """Parabolas in the plane, steep and flat in turn, with their lowest points on a circle: the best point for all is near its middle."""
-    clients, rows, linear = _count(draft["num_clients"]), [], []
-    for i in range(clients):
-        steepness, angle = 1 + i % 2, 2 * math.pi * i / clients
-        rows.append([steepness, steepness])
-        linear.append([round(-steepness * math.cos(angle), 3), round(-steepness * math.sin(angle), 3)])
-    key = "problem.quadratics"
-    return {f"{key}.curvature": json.dumps(rows), f"{key}.linear": json.dumps(linear), f"{key}.start": "[3, 3]"}
 
 
 def _trace(draft: Draft) -> Draft:
@@ -244,7 +239,7 @@ def _count(value: Any) -> int:
 
 
 # Choices with lists to write start from an example that fits the number of clients: choice -> draft -> values for the draft.
-EXAMPLES: dict[str, Callable[[Draft], Draft]] = {"problem.quadratics": _quadratics, "participation.trace": _trace}
+EXAMPLES: dict[str, Callable[[Draft], Draft]] = {"participation.trace": _trace}
 
 # Choices that are defined for two clients only bring them along: choice -> values for the draft.
 _FEW = {"clients_per_round": 1, "groups": 2}

@@ -250,7 +250,7 @@ def _everybody_takes_part(config: SimulationConfig) -> bool:
 def _clients_are_alike(config: SimulationConfig) -> bool:
     problem = config.problem
     if isinstance(problem, Quadratics):
-        return all(rows.count(rows[0]) == len(rows) for rows in (problem.curvature, problem.linear))
+        return problem.clients_are_alike()
     if isinstance(problem, Classification):
         dealt = problem.partition
         alike = isinstance(dealt, Iid) or (isinstance(dealt, Similarity) and dealt.similarity == 1)

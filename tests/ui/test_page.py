@@ -222,15 +222,22 @@ def test_clients_per_round_is_taken_along_to_another_pattern(open_page):
     assert page.number_input(key="w.participation.cyclic.clients_per_round").value == 17
 
 
-def test_quadratics_start_from_an_example_that_can_be_run(open_page):
+def test_quadratics_can_be_run_as_they_are_or_written_out(open_page):
+    """What they are drawn from is hidden once lists are given, for it no longer counts."""
+    drawn = "w.problem.quadratics.gradient_dissimilarity"
     page = open_page()
     page.selectbox(key="w.problem").set_value("quadratics").run()
+    page.number_input(key="w.num_clients").set_value(50).run()
     assert not page.exception
     assert not button(page, "run").disabled
-    page.number_input(key="w.num_clients").set_value(50).run()
-    assert "100 rows for 50 clients" in said(page)
-    button(page, "example.problem").click().run()
+    assert page.number_input(key=drawn).value == 1
+    page.text_area(key="w.problem.quadratics.curvature").set_value("[[1], [2]]").run()
+    assert "2 rows for 50 clients" in said(page)
+    assert button(page, "run").disabled
+    assert drawn not in {control.key for control in page.number_input}
+    page.text_area(key="w.problem.quadratics.curvature").set_value(" ").run()
     assert not button(page, "run").disabled
+    assert page.number_input(key=drawn).value == 1
 
 
 def test_a_problem_for_two_clients_brings_them_along(open_page):

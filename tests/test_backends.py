@@ -109,12 +109,11 @@ def test_kernels_against_plain_algebra(classes: int, count: int) -> None:
     assert (products[classes:] == 1).all()
 
 
-def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_threads_changes_nothing() -> None:
     found = []
     for count in (1, 2, 3):
-        monkeypatch.setattr(workers, "cores", lambda count=count: count)
-        monkeypatch.setattr("fedviz.problems.classifier_numba.cores", lambda count=count: count)
-        found.append([comparable(record) for record in simulate(small_classification({"name": "scaffold"}))])
+        with workers.at_most(count):
+            found.append([comparable(record) for record in simulate(small_classification({"name": "scaffold"}))])
     assert found[0] == found[1] == found[2]
 
 
@@ -144,8 +143,7 @@ def test_stop_is_heard_within_a_pass_and_ends_it(monkeypatch: pytest.MonkeyPatch
         list(simulate(config, between_steps=between_steps))
 
 
-def test_a_failure_in_a_thread_is_raised_once_all_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "cores", lambda: 2)
+def test_a_failure_in_a_thread_is_raised_once_all_have_ended() -> None:
     done = []
 
     def work(item: int) -> int:
@@ -154,10 +152,18 @@ def test_a_failure_in_a_thread_is_raised_once_all_have_ended(monkeypatch: pytest
         done.append(item)
         return item
 
-    with pytest.raises(ValueError, match="zero"):
-        workers.in_parallel(work, [0, 1, 2])
-    assert sorted(done) == [1, 2]
-    assert workers.in_parallel(work, [3, 1, 2]) == [3, 1, 2]
+    with workers.at_most(2):
+        with pytest.raises(ValueError, match="zero"):
+            workers.in_parallel(work, [0, 1, 2])
+        assert sorted(done) == [1, 2]
+        assert workers.in_parallel(work, [3, 1, 2]) == [3, 1, 2]
+
+
+def test_work_within_shared_work_is_done_in_place() -> None:
+    """Two threads that both wait for a free thread would wait for ever."""
+    with workers.at_most(2):
+        nested = workers.in_parallel(lambda n: workers.in_parallel(lambda m: n * m, [1, 2, 3]), [1, 2, 3])
+    assert nested == [[1, 2, 3], [2, 4, 6], [3, 6, 9]]
 
 
 @pytest.mark.parametrize(

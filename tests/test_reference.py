@@ -24,6 +24,10 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "cnn": lambda: nn.Sequential(
         nn.Conv2d(1, 64, 5, stride=2, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 14 * 14, 10)
     ),
+    "fedavg_cnn": lambda: nn.Sequential(
+        *(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 2 * 2, 512), nn.ReLU(), nn.Linear(512, 10)),
+    ),
     "lenet5": lambda: nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Flatten(), nn.Linear(16 * 5 * 5, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
@@ -49,7 +53,7 @@ def reference(config: SimulationConfig, start: np.ndarray) -> tuple[list[np.ndar
     parts = client_indices(problem, config.num_clients, config.seed)
 
     def inputs(images: np.ndarray) -> torch.Tensor:
-        return ((torch.tensor(images).float() / 255 - info.mean[0]) / info.deviation[0]).reshape(-1, 1, 28, 28)
+        return ((torch.tensor(images).float() / 255 - info.mean[0]) / info.deviation[0]).reshape(-1, *info.image)
 
     x, y = inputs(data.train_images), torch.tensor(data.train_labels)
     model, loss = MODULES[problem.model](), nn.CrossEntropyLoss()
@@ -144,9 +148,10 @@ def test_the_batched_path_matches_one_client_at_a_time(
     compare(small_classification(algorithm, batch_size=batch_size, **settings))
 
 
-@pytest.mark.parametrize("model", ["mlp", "cnn", "lenet5"])
+@pytest.mark.parametrize("model", ["mlp", "cnn", "fedavg_cnn", "lenet5"])
 def test_every_models_batched_gradients_match_one_client_at_a_time(model: str) -> None:
-    problem = {"kind": "classification", "model": model}
+    dataset = "digits" if model == "fedavg_cnn" else "fashion_mnist_mini"  # small images for the largest
+    problem = {"kind": "classification", "model": model, "dataset": dataset}
     compare(
         small_classification(
             {"name": "scaffold"},

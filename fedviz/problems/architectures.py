@@ -15,6 +15,7 @@ TITLES: dict[str, str] = {
     "softmax": "Softmax regression",
     "mlp": "Two-layer network",
     "cnn": "Convolution + linear",
+    "fedavg_cnn": "CNN of the FedAvg paper",
     "lenet5": "LeNet-5",
 }
 
@@ -29,6 +30,8 @@ def shapes(model: str, image: tuple[int, int, int], labels: int) -> list[Shape]:
         layers: list[Shape] = [(HIDDEN, inputs), (labels, HIDDEN)]
     elif model == "cnn":  # 5x5, stride 2, padding 2
         layers = [(CHANNELS, channels, 5, 5), (labels, CHANNELS * -(-height // 2) * -(-width // 2))]
+    elif model == "fedavg_cnn":  # 5x5 padding 2, pool, twice
+        layers = [(32, channels, 5, 5), (64, 32, 5, 5), (512, 64 * (height // 4) * (width // 4)), (labels, 512)]
     else:  # lenet5: 5x5 padding 2, pool, 5x5, pool
         area = ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
         layers = [(6, channels, 5, 5), (16, 6, 5, 5), (120, 16 * area), (84, 120), (labels, 84)]
@@ -42,6 +45,7 @@ def floats_per_sample(model: str, image: tuple[int, int, int]) -> int:
         "softmax": 0,
         "mlp": HIDDEN,
         "cnn": CHANNELS * -(-height // 2) * -(-width // 2),
+        "fedavg_cnn": 32 * height * width,
         "lenet5": 6 * height * width,
     }[model]
     return channels * height * width + 3 * first

@@ -33,7 +33,7 @@ class Classification(ProblemParameters):
         help="What the images show.",
         choices={name: info.title for name, info in datasets.DATASETS.items()},
     )
-    model: Literal["softmax", "mlp", "cnn", "lenet5"] = parameter(
+    model: Literal["softmax", "mlp", "cnn", "fedavg_cnn", "lenet5"] = parameter(
         "softmax",
         label="Model",
         help="What is trained. Softmax regression is one linear layer, from zero; it is the fastest.",

@@ -1,4 +1,5 @@
-"""Classification in PyTorch, on any device and for every model: a cohort is one batch of tensor operations.
+"""Classification in PyTorch, on any device and for every model: a cohort is one batch of tensor operations; on a CPU, networks take one
+client after the other, a core each.
 
 The data lies on the device once, in full precision, shared by all runs of the process.
 """
@@ -6,8 +7,8 @@ The data lies on the device once, in full precision, shared by all runs of the p
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,8 +22,10 @@ from fedviz.problems.classification import Classification
 from fedviz.problems.classifier import Classifier, normalised
 from fedviz.problems.datasets import Dataset, Info
 from fedviz.problems.feature_skew import skewed
+from fedviz.problems.local_sgd import Rule, local_sgd
 from fedviz.problems.models import Model
 from fedviz.problems.partitions import Indices
+from fedviz.problems.workers import in_parallel
 
 CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
 
@@ -48,6 +51,8 @@ class TorchClassifier(Classifier):
             self.train_x = self.model.prepare(skewed(plain, parts, self.info.image, look, strength, seed))
         itemsize = self.train_x.element_size()
         self.samples_at_once = CHUNK_BYTES // (itemsize * floats_per_sample(parameters.model, self.info.image))
+        # On a CPU networks gain nothing from a batch of clients, and whole clients keep a core each busy.
+        self.one_by_one = device == "cpu" and parameters.model != "softmax"
         self.objective_weights = self.train_x.new_tensor(self.sample_weights)
 
     def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Draws:
@@ -57,12 +62,44 @@ class TorchClassifier(Classifier):
             by_step, self.train_x.new_tensor(weights), self.train_x.new_empty(weights.size, self.train_x.shape[1])
         )
 
+    def local_passes(
+        self,
+        w: Tensor,
+        clients: NDArray[np.int64],
+        rule: Rule,
+        round: int,
+        replica: int = 0,
+        between_steps: Callable[[], None] = lambda: None,
+    ) -> tuple[Tensor, Tensor]:
+        if not self.one_by_one:
+            return super().local_passes(w, clients, rule, round, replica, between_steps)
+        rows, weights = self.minibatches(clients, round, rule.steps, replica)
+        updates, raw = w.new_empty(len(clients), len(w)), w.new_empty(len(clients), len(w))
+
+        def train(s: int) -> None:
+            real = weights[s] > 0  # the rest is padding
+            batches, of_batch = torch.from_numpy(rows[s][:, real]), self.train_x.new_tensor(weights[s][real])
+            correction = None if rule.correction is None else rule.correction[s : s + 1]
+
+            def gradient(u: Tensor, step: int, out: Tensor) -> None:
+                between_steps()
+                x, y = self.train_x[batches[step]], self.train_y[batches[step]]
+                out[0] = self.model.loss_and_gradient(u[0], x, y, of_batch)[1]
+
+            updates[s : s + 1], raw[s : s + 1] = local_sgd(w[None], gradient, replace(rule, correction=correction))
+
+        in_parallel(train, range(len(clients)))
+        return updates, raw
+
     def gradient(self, u: Tensor, draws: Draws, step: int, out: Tensor) -> Tensor:
         rows = draws.rows[step]
         torch.index_select(self.train_x, 0, rows.reshape(-1), out=draws.x)
         return self.model.gradients(u, draws.x.unflatten(0, rows.shape), self.train_y[rows], draws.weights, out)
 
     def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
+        if self.one_by_one:
+            models = w.expand(len(clients), -1)
+            return torch.stack(in_parallel(lambda s: self._full_gradient(models[s], clients[s]), range(len(clients))))
         counts = self.counts[clients]
         longest = int(counts.max())
         at_once = max(1, self.samples_at_once // longest)
@@ -78,11 +115,19 @@ class TorchClassifier(Classifier):
         x = self.train_x.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
         return self.model.gradients(models, x, self.train_y[rows], weights, models.new_empty(models.shape))
 
+    def _full_gradient(self, w: Tensor, client: int) -> Tensor:
+        """[d] of one client."""
+        rows, total = torch.from_numpy(self.samples(client)), torch.zeros_like(w)
+        for some in rows.split(self.samples_at_once):
+            weights = w.new_full((len(some),), 1 / len(rows))
+            total += self.model.loss_and_gradient(w, self.train_x[some], self.train_y[some], weights)[1]
+        return total
+
     def evaluate(self, w: Tensor) -> Evaluation:
         loss, gradient = 0.0, torch.zeros_like(w)
         for x, targets, weights in _chunks(self.samples_at_once, self.train_x, self.train_y, self.objective_weights):
             part, of_part = self.model.loss_and_gradient(w, x, targets, weights)
-            loss, gradient = loss + part, gradient + of_part
+            loss, gradient = loss + float(part), gradient + of_part
         right, test_loss = 0, 0.0
         for x, targets in _chunks(self.samples_at_once, self.test_x, self.test_y):
             log_shares = self.model.logits(w, x).log_softmax(1)

@@ -182,6 +182,153 @@ MUTANTS: dict[str, Mutant] = {
         'state["memory"][cohort.clients] = result.updates\n        return state',
         "the mean of the memories is never moved",
     ),
+    "variates-sent-whole": Mutant(
+        "fedviz/algorithms/base.py",
+        "mean += self.weights[rows] @ (values - table[rows])",
+        "mean += self.weights[rows] @ values",
+        "clients send their variates instead of the change",
+    ),
+    "variate-of-the-cohort": Mutant(
+        "fedviz/algorithms/base.py",
+        "mean += self.weights[rows] @ (values - table[rows])",
+        "mean.copy_(values.mean(0))",
+        "the server variate is the cohort's mean, which is right only with everybody",
+    ),
+    "variates-begin-at-the-model": Mutant(
+        "fedviz/algorithms/scaffold.py",
+        "state = self.table.zeros(w)",
+        'state = self.table.zeros(w)\n        state["client_variates"] += w',
+        "control variates begin at the model instead of at zero",
+    ),
+    "memory-on-another-device": Mutant(
+        "fedviz/algorithms/base.py",
+        "{self.table: w.new_zeros(len(self.weights), len(w)), self.mean: w.new_zeros(len(w))}",
+        '{self.table: w.new_zeros(len(self.weights), len(w), device="cpu"), self.mean: w.new_zeros(len(w))}',
+        "memories stay on the CPU whatever the model's device",
+    ),
+    "correction-of-the-next-parameter": Mutant(
+        "fedviz/algorithms/scaffold.py",
+        'return state["server_variate"] - state["client_variates"][clients]',
+        'return state["server_variate"] - state["client_variates"][clients].roll(1, 1)',
+        "corrections are matched with the wrong parameters",
+    ),
+    "the-absent-are-divided-by": Mutant(
+        "fedviz/simulation/loop.py",
+        "self.participation.gain(len(ids)) / max(1, len(ids))",
+        "self.participation.gain(len(ids)) / config.participation.cohort_size(config.num_clients)",
+        "the mean is divided by how many were asked, not by how many came",
+    ),
+    "size-of-the-first-cohort": Mutant(
+        "fedviz/simulation/loop.py",
+        "self.participation.gain(len(ids)) / max(1, len(ids))",
+        'self.participation.gain(len(ids)) / max(1, self.__dict__.setdefault("first_size", len(ids)))',
+        "weights do not follow a cohort that changes its size",
+    ),
+    "not-a-number-goes-on": Mutant(
+        "fedviz/simulation/loop.py",
+        "if not torch.isfinite(self.w).all():",
+        "if False:",
+        "a run whose model is no longer finite goes on",
+    ),
+    "clusters-by-chunks": Mutant(
+        "fedviz/problems/clustering.py",
+        "np.array_split(order, clusters)",
+        "np.split(order, range(-(-len(order) // clusters), len(order), -(-len(order) // clusters)))",
+        "clients are cut into chunks of equal size, which may be fewer than the clusters asked for",
+    ),
+    "pull-without-the-half": Mutant(
+        "fedviz/algorithms/fedavg.py",
+        "self.mu = parameters.mu",
+        "self.mu = 2 * parameters.mu",
+        "the penalty is mu times the squared distance, without the half",
+    ),
+    "no-pull-refused": Mutant(
+        "fedviz/algorithms/fedavg.py",
+        "ge=0,\n        le=1e4",
+        "gt=0,\n        le=1e4",
+        "FedProx without a pull is refused",
+    ),
+    "client-momentum-lives-on": Mutant(
+        "fedviz/problems/quadratics.py",
+        "out.copy_(u).mul_(curvature).add_(linear)",
+        'out.copy_(u).mul_(curvature).add_(linear)\n        out += 0.5 * getattr(self, "last", out * 0)[: len(out)]\n'
+        "        self.last = out.clone()",
+        "a client's optimiser carries its momentum over from round to round",
+    ),
+    "pool-runs-out": Mutant(
+        "fedviz/problems/partitions.py",
+        "taken = np.minimum(taken + wanted, left)",
+        "taken = taken + wanted",
+        "more is taken of a label than there is left",
+    ),
+    "sample-dealt-twice": Mutant(
+        "fedviz/problems/partitions.py",
+        "left -= taken",
+        "pass",
+        "what one client was dealt stays in the pool for the next",
+    ),
+    "concentration-inverted": Mutant(
+        "fedviz/problems/partitions.py",
+        "mixes = log_gammas(self.alpha, ",
+        "mixes = log_gammas(1 / self.alpha, ",
+        "a larger concentration makes clients more unlike",
+    ),
+    "partition-generator-lives-on": Mutant(
+        "fedviz/problems/partitions.py",
+        "    u = uniforms(seed, Purpose.PARTITION, round=place, ",
+        '    log_gammas.calls = getattr(log_gammas, "calls", -1) + 1\n'
+        "    u = uniforms(seed, Purpose.PARTITION, round=place + log_gammas.calls, ",
+        "a partition depends on those dealt before",
+    ),
+    "memory-of-a-slot": Mutant(
+        "fedviz/algorithms/fedvarp.py",
+        'return state["memory"][clients]',
+        'return state["memory"][: len(clients)]',
+        "memories belong to a place in the cohort instead of to the client",
+    ),
+    "somebody-forced-in": Mutant(
+        "fedviz/participation/base.py",
+        "return law.available[:0]",
+        "return np.zeros(1, dtype=np.int64)",
+        "a client is put into an empty cohort",
+    ),
+    "sizes-cut-off": Mutant(
+        "fedviz/participation/base.py",
+        "{round(size) or 'less than 1'}",
+        "{int(size) or 'less than 1'}",
+        "0.7 clients a round are said to be less than one, 4.9 to be four",
+    ),
+    "seed-zero-is-none": Mutant(
+        "fedviz/keyed_random.py",
+        "(seed & 0xFFFFFFFF, seed >> 32)",
+        "((seed or 1) & 0xFFFFFFFF, seed >> 32)",
+        "seed 0 is taken for no seed and replaced",
+    ),
+    "rounds-are-kept": Mutant(
+        "fedviz/simulation/loop.py",
+        "self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)",
+        "self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)\n"
+        '        self.kept = (*getattr(self, "kept", ()), self.w)',
+        "every round's model is kept",
+    ),
+    "test-images-trained-on": Mutant(
+        "fedviz/problems/datasets.py",
+        "_dataset(pixels[~test], labels[~test], ",
+        "_dataset(pixels, labels, ",
+        "the test images are among the training images",
+    ),
+    "emnist-lies-on-its-side": Mutant(
+        "fedviz/problems/datasets.py",
+        'if name == "emnist":  # its files',
+        "if False:  # its files",
+        "EMNIST's characters are not turned upright",
+    ),
+    "sums-unread": Mutant(
+        "fedviz/problems/datasets.py",
+        "    _check_cifar10(folder)\n    train, test",
+        "    train, test",
+        "CIFAR-10's files are not named by their checksums",
+    ),
 }
 
 

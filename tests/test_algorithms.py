@@ -1,5 +1,6 @@
 """Facts about the algorithms that hold by algebra."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from fedviz.algorithms import ALGORITHMS as REGISTRY
 from fedviz.algorithms import Algorithm, Cohort, LocalResult, Setting
+from fedviz.algorithms.scaffold import ControlVariates
 from fedviz.simulation.loop import simulate
 from tests.problems import ALGORITHMS, label_of, models_of, random_quadratics, small_classification, toy
 
@@ -42,6 +44,16 @@ def test_scaffold_moves_the_server_variate_by_one_nth_of_the_changes() -> None:
     _, state = algorithm.step(state, START, cohort(2, 0, 1), result([1, 1], [1, 1]))
     assert float(state["server_variate"]) == pytest.approx(0.5)
     assert state["client_variates"].flatten().tolist() == [1, 1, 0, 0]
+
+
+def test_the_server_variate_is_the_cohorts_mean_gradient_only_when_everybody_takes_part() -> None:
+    """N = 4. Gradients 1, 2, 3, 6 of all: c = 12/4, which is their mean. 1 and 6 of two: c = 7/4, not their mean 7/2."""
+    for clients, gradients, expected in (((0, 1, 2, 3), [1, 2, 3, 6], 3), ((0, 3), [1, 6], 7 / 4)):
+        algorithm = built("scaffold", clients=4)
+        _, state = algorithm.step(
+            algorithm.init(START), START, cohort(1, *clients), result([0] * len(gradients), gradients)
+        )
+        assert float(state["server_variate"]) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("option", ["I", "II"])
@@ -81,6 +93,42 @@ def test_scaffold_reaches_the_optimum_of_two_unlike_parabolas_and_fedavg_does_no
     }
     assert float(models_of(toy({"name": "scaffold"}, **both))[-1]) == pytest.approx(-9 / 11, abs=1e-9)
     assert abs(float(models_of(toy({"name": "fedavg"}, **both))[-1]) + 9 / 11) > 0.1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_corrections_of_the_wrong_sign_run_away_where_the_right_ones_arrive(
+    sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same parabolas, written out: 30 steps of u <- u - 0.02 (A_i u + b_i + sign (c - c_i)), then c_i <- A_i x + b_i (option I)."""
+    right = ControlVariates.correction
+    monkeypatch.setattr(ControlVariates, "correction", lambda *where: sign * right(*where))
+    curvature, linear = [1.0, 10.0], [-1.0, 10.0]
+    x, variates = 0.0, [0.0, 0.0]
+    for _ in range(600):
+        ends, mean = [], sum(variates) / 2
+        for a, b, variate in zip(curvature, linear, variates, strict=True):
+            u = x
+            for _ in range(30):
+                u -= 0.02 * (a * u + b + sign * (mean - variate))
+            ends.append(u)
+        variates = [a * x + b for a, b in zip(curvature, linear, strict=True)]
+        x = sum(ends) / 2
+    problem = {
+        "kind": "quadratics",
+        "curvature": [[a] for a in curvature],
+        "linear": [[b] for b in linear],
+        "start": [0.0],
+    }
+    both = {
+        "problem": problem,
+        "participation": {"pattern": "full"},
+        "local_steps": 30,
+        "client_lr": 0.02,
+        "rounds": 600,
+    }
+    reached = float(models_of(toy({"name": "scaffold", "option": "I"}, **both))[-1])
+    assert reached == pytest.approx(x, rel=1e-6)
+    assert reached == pytest.approx(-9 / 11) if sign == 1 else abs(reached) > 1e10
 
 
 def test_scaffold_with_full_gradients_and_few_clients_a_round_reaches_the_optimum() -> None:
@@ -189,6 +237,42 @@ def test_fedprox_without_pull_is_fedavg_and_its_pull_is_not_zero_after_the_first
     assert float(two_steps[0] - two_steps[1]) == pytest.approx(0.06)
 
 
+def pull(mu: float, away: list[float]) -> Tensor:
+    """FedProx's extra gradient at distance `away` from the server's model, seen from outside.
+
+    f = -away . u at rate 1: the first of two steps leads from w to w + away, the second adds away - pull.
+    """
+    problem = {
+        "kind": "quadratics",
+        "curvature": [[0.0, 0.0]],
+        "linear": [[-x for x in away]],
+        "start": [10.0, 20.0],
+    }
+    config = toy(
+        {"name": "fedprox", "mu": mu},
+        problem=problem,
+        num_clients=1,
+        participation={"pattern": "full"},
+        client_lr=1.0,
+        local_steps=2,
+        rounds=1,
+    )
+    start, end = models_of(config)
+    return 2 * torch.tensor(away, dtype=torch.float64) - (end - start)
+
+
+def test_the_pull_of_fedprox_is_the_gradient_of_half_mu_times_the_squared_distance() -> None:
+    """mu = 2 at distance (3, 4): gradient (6, 8), penalty 2/2 * (9 + 16) = 25; without the square it would be (6/5, 8/5) and 5."""
+    assert pull(2.0, [3.0, 4.0]).tolist() == pytest.approx([6, 8])
+    # The penalty is the work done against the pull on the way from w to w + (3, 4); the trapezium rule is exact for a linear pull.
+    way = torch.linspace(0, 1, 5, dtype=torch.float64)
+    along = torch.stack(
+        [pull(2.0, [3 * t, 4 * t]) @ torch.tensor([3.0, 4.0], dtype=torch.float64) for t in way.tolist()]
+    )
+    assert float(torch.trapezoid(along, way)) == pytest.approx(25)
+    assert pull(0.0, [3.0, 4.0]).tolist() == [0, 0]
+
+
 def test_a_fedprox_pass_on_a_quadratic_is_the_known_power_series() -> None:
     """Delta_i = (1/tau) sum_k (I - eta (A_i + mu I))^k grad f_i(w)."""
     config = random_quadratics(
@@ -220,6 +304,79 @@ def test_the_server_moves_by_server_rate_times_client_rate_times_steps_times_the
         )
         w, _ = algorithm.step(algorithm.init(START), START, cohort(1, 0, 1), result([2, 6], [2, 6]))
         assert float(w) == pytest.approx(-server_lr * 0.1 * 4 * 4)
+
+
+def test_the_mean_is_over_those_who_came() -> None:
+    """f_i = g_i x with g = 2, 6, 10, -2: all four move x by -0.1 * 4 (one step); the first two alone by -0.1 * 8 / 2, not 8 / 4."""
+    problem = {
+        "kind": "quadratics",
+        "curvature": [[0.0]] * 4,
+        "linear": [[2.0], [6.0], [10.0], [-2.0]],
+        "start": [0.0],
+    }
+    cohorts = [[0, 1, 2, 3], [0, 1], [2], [0, 1]]
+    path = models_of(
+        toy(
+            {"name": "fedavg"},
+            problem=problem,
+            num_clients=4,
+            participation={"pattern": "trace", "cohorts": cohorts},
+            local_steps=1,
+            rounds=4,
+        )
+    )
+    assert torch.cat(path).tolist() == pytest.approx([0, -0.4, -0.8, -1.8, -2.2])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_a_parameter_without_gradient_stays_and_leaves_the_others_as_they_are(algorithm: dict[str, Any]) -> None:
+    """A frozen coordinate between two live ones: memories and corrections belong to their own coordinate."""
+    rate = {"server_lr": 0.1} if algorithm["name"] in ("fedadam", "fedyogi") else {}
+    if algorithm["name"] == "cluster_fedvarp":
+        algorithm = {**algorithm, "clusters": 2}
+    curvature, linear = [[2.0, 0.0, 1.0], [0.0, 0.0, 0.5]], [[1.0, 0.0, -3.0], [-1.0, 0.0, 3.0]]
+    start = [1.0, 5.0, 1.0]
+
+    def path(*columns: int) -> Tensor:
+        problem = {
+            "kind": "quadratics",
+            "curvature": [[row[c] for c in columns] for row in curvature],
+            "linear": [[row[c] for c in columns] for row in linear],
+            "start": [start[c] for c in columns],
+        }
+        return torch.stack(models_of(toy(algorithm, problem=problem, **rate)))
+
+    wide = path(0, 1, 2)
+    assert wide[:, 1].tolist() == [5.0] * 7
+    for column in (0, 2):
+        assert torch.allclose(wide[:, column], path(column)[:, 0], atol=1e-12)
+    assert not torch.allclose(wide[:, 0], wide[:, 2], atol=0.01)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)
+def test_all_that_is_remembered_lives_where_the_model_lives(algorithm: dict[str, Any]) -> None:
+    """On torch's device "meta", which every machine has, in the model's own type."""
+    labels = torch.tensor([0, 1, 2, 0], device="meta")
+    weights, w = torch.ones(4, device="meta", dtype=torch.float16), torch.ones(5, device="meta", dtype=torch.float16)
+    parameters = REGISTRY[algorithm["name"]].model_validate(algorithm)
+    start_gradients = lambda: torch.ones(4, 5, device="meta", dtype=torch.float16)  # noqa: E731
+    setting = Setting(4, 0.1, 1.0, 2, weights, clusters=labels, start_gradients=start_gradients)
+    state = parameters.build(setting).init(w)
+    assert {(tensor.device.type, tensor.dtype) for tensor in state.values()} <= {("meta", torch.float16)}
+
+
+@pytest.mark.parametrize(
+    "algorithm", [a for a in ALGORITHMS if a["name"] in ("fedavg", "fedprox", "sgd")], ids=label_of
+)
+def test_without_memory_a_round_depends_on_the_model_alone(algorithm: dict[str, Any]) -> None:
+    """Nothing of a client's own optimiser outlives a round: a run begun at the model of round r takes round r + 1's step."""
+    everybody = {"participation": {"pattern": "full"}, "rounds": 5}
+    config = random_quadratics(algorithm, **everybody)
+    path = models_of(config)
+    for before, after in pairwise(path):
+        problem = {**config.problem.model_dump(), "start": before.tolist()}
+        begun = models_of(random_quadratics(algorithm, problem=problem, **{**everybody, "rounds": 1}))
+        assert torch.equal(begun[1], after)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)

@@ -76,6 +76,16 @@ BAD: list[tuple[list[str], str, str]] = [
     (["problem.partition.similarity=1.5"], "problem.partition.similarity", "got 1.5, allowed a number from 0 to 1"),
     (["problem.partition.similarity=-0.1"], "problem.partition.similarity", "got -0.1, allowed a number from 0 to 1"),
     (
+        ["problem.partition.name=shards", "problem.partition.shards_per_client=0"],
+        "problem.partition.shards_per_client",
+        "got 0, allowed a whole number from 1",
+    ),
+    (
+        ["participation.clients_per_round=0.7"],
+        "participation.clients_per_round",
+        "got 0.7, allowed a whole number from 1",
+    ),
+    (
         ["problem.partition.name=pathological"],
         "problem.partition.name",
         "got 'pathological', allowed 'iid', 'similarity'",

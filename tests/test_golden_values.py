@@ -62,6 +62,13 @@ def test_records_carry_the_exact_objective_and_distance() -> None:
     assert record.evaluation.distance == pytest.approx(1.0)
 
 
+def test_what_is_measured_after_a_round_is_the_new_model_on_everybodys_objective() -> None:
+    """f = x^2 / 2, the mean of both clients, at the models above; f_1 = x^2 + x of round 1's only participant would be 0.6716."""
+    objectives = [record.evaluation.objective for record in simulate(toy({"name": "fedavg"}, eval_every=1))]
+    assert objectives == pytest.approx([x**2 / 2 for x in (1, *GOLDEN[0][1])], abs=1e-6)
+    assert objectives[1] == pytest.approx(0.1058)
+
+
 @pytest.mark.parametrize("gradient", [1.0, 10.0, 100.0])
 def test_fedavg_stops_at_its_known_fixed_point(gradient: float) -> None:
     """x_inf = G [eta tau / (1 - a) - 1 / 2], a = (1 - 2 eta)^tau: full participation, no noise, drift alone."""

@@ -1,5 +1,6 @@
 """Who takes part: laws, edges, frequencies."""
 
+import pickle
 import re
 
 import numpy as np
@@ -230,6 +231,60 @@ def test_the_chance_of_an_empty_cohort() -> None:
     turns = StochasticCyclic(groups=2, on_duty=0.8, off_duty=0.1)
     assert turns.facts(4).empty == pytest.approx(0.2**2 * 0.9**2)
     assert Trace(cohorts=[[], [0], [], [1]]).facts(2).empty == 0.5
+
+
+def test_a_tenth_of_seven_clients_is_about_one_and_the_records_say_how_many_it_was() -> None:
+    """round(0.7) = 1. Over 300 rounds the realised sizes have mean 0.7, deviation sqrt(7 * 0.1 * 0.9 / 300) = 0.046."""
+    assert Bernoulli(chance=0.1).phrase(7) == "about 1 of 7 clients"
+    config = random_quadratics(
+        {"name": "fedavg"}, num_clients=7, rounds=300, participation={"pattern": "bernoulli", "chance": 0.1}
+    )
+    records = list(simulate(config))[1:]
+    sizes = [len(record.cohort) for record in records]
+    assert sizes == [len(record.weights) for record in records]
+    assert np.mean(sizes) == pytest.approx(0.7, abs=4 * 0.046)
+    assert {0, 1, 2} <= set(sizes)
+
+
+def test_a_round_without_participants_is_recorded_and_moves_nothing_and_others_do() -> None:
+    """N = 6, a = 0.1: half of all rounds (0.9^6 = 0.53) are empty. Nobody is put in to fill them: cohorts are the pattern's own draws."""
+    config = random_quadratics({"name": "fedavg"}, rounds=40, participation={"pattern": "bernoulli", "chance": 0.1})
+    pattern, before, empty = build(config.participation, 6, config.seed), None, 0
+    for record in simulate(config):
+        if record.round:
+            assert record.cohort == pattern.cohort(record.round).tolist()
+            assert (record.w.tolist() == before) == (not record.cohort)
+            empty += not record.cohort
+        before = record.w.tolist()
+    assert 8 <= empty <= 32
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        Markov(mean_on=3.0, mean_off=4.0),
+        Cyclic(clients_per_round=2, groups=4, availability=3, sampler="permutation"),
+    ],
+    ids=lambda p: p.pattern,
+)
+def test_patterns_with_a_past_tell_any_round_in_any_order_and_keep_no_history(
+    parameters: ParticipationParameters,
+) -> None:
+    """A million rounds of a hundred thousand clients would be a hundred gigabytes of history."""
+    pattern = build(parameters, 12)
+    forward = [pattern.cohort(round).tolist() for round in range(1, 41)]
+    assert len({str(cohort) for cohort in forward}) > 10
+    for round in (7, 40, 39, 1, 2, 23, 23):
+        assert pattern.cohort(round).tolist() == forward[round - 1]
+        assert build(parameters, 12).cohort(round).tolist() == forward[round - 1]
+
+    def kept() -> int:
+        return len(pickle.dumps(vars(pattern)))
+
+    pattern.cohort(100)
+    early = kept()
+    pattern.cohort(2000)
+    assert kept() < early + 300
 
 
 def test_a_trace_from_csv_names_what_is_wrong() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedviz.problems import ProblemError, clustering
+from fedviz.problems import ProblemError, clustering, partitions
 from fedviz.problems.classification import Classification, client_indices, label_counts
 from fedviz.problems.datasets import train_labels
 from fedviz.problems.minibatches import schedule
@@ -44,6 +44,63 @@ def test_the_same_seed_deals_the_same_way_whatever_was_dealt_before(kind: Partit
     partition(Similarity(similarity=0.9), LABELS, 20, 4)
     for a, b in zip(first, partition(kind, LABELS, 20, 3), strict=True):
         assert a.tolist() == b.tolist()
+
+
+DEFINITIONS = ["per_client", "per_class"]
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_another_concentration_in_between_does_not_change_a_partition(definition: str) -> None:
+    """0.1, 10, 0.1: the third is the first again, and the second is another."""
+    first, other, again = (
+        [part.tolist() for part in partition(Dirichlet(alpha=alpha, definition=definition), LABELS, 20, 3)]
+        for alpha in (0.1, 10, 0.1)
+    )
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_many_clients_of_few_labels_get_a_sample_each_after_a_bounded_number_of_draws(
+    definition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """alpha = 0.01, 250 clients, 1,000 samples. At most 20 tries with a draw for each of the 10 labels, then a floor of one sample."""
+    labels, drawn = np.arange(1000) % 10, []
+    log_gammas = partitions.log_gammas
+    monkeypatch.setattr(partitions, "log_gammas", lambda *a, **k: drawn.append(1) or log_gammas(*a, **k))
+    for seed in range(3):
+        parts = partition(Dirichlet(alpha=0.01, definition=definition), labels, 250, seed)
+        assert min(len(part) for part in parts) >= 1
+        assert sorted(np.concatenate(parts).tolist()) == list(range(1000))
+    assert 1 <= len(drawn) <= 3 * 20 * 10
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_two_clients_share_all_labels_though_every_pool_is_used_up(definition: str) -> None:
+    """alpha = 100, half of the data each: of the 60 samples of a label 30 each, but for chance; four standard deviations are allowed.
+
+    Per client: 300 draws of a mix with shares ~ Beta(100, 900), sd sqrt(300^2 * 0.09 / 1001 + 300 * 0.09) = 5.9. Per class: a share
+    ~ Beta(100, 100) of 60, sd 60 * 0.5 / sqrt(201) = 2.1, and half a sample of rounding.
+    """
+    parts = partition(Dirichlet(alpha=100, definition=definition), LABELS, 2, 5)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(600))
+    counts = np.stack([np.bincount(LABELS[part], minlength=10) for part in parts])
+    assert counts.sum(0).tolist() == [60] * 10
+    assert abs(counts - 30).max() <= {"per_client": 24, "per_class": 9}[definition]
+    if definition == "per_client":
+        assert counts.sum(1).tolist() == [300, 300]
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS)
+def test_a_larger_concentration_is_less_skew(definition: str) -> None:
+    """The mean share of a client's most frequent label falls from nearly 1 to nearly 1/10."""
+    shares = []
+    for alpha in (0.01, 0.1, 1, 10, 1e5):
+        parts = partition(Dirichlet(alpha=alpha, definition=definition), LABELS, 10, 1)
+        shares.append(np.mean([np.bincount(LABELS[part]).max() / len(part) for part in parts]))
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.8
+    assert shares[-1] < 0.2
 
 
 def test_without_similarity_every_client_has_its_own_label() -> None:
@@ -126,6 +183,14 @@ def test_minibatches_are_whole_epochs_with_incomplete_batches_dropped(
         # A client's minibatches do not depend on who else is in the cohort.
         alone, _ = schedule(np.array([count]), clients[s : s + 1], batch, steps, seed=seed, round=5)
         assert alone[0].tolist() == used.tolist()
+
+
+@pytest.mark.parametrize("batch", [9, 10, 700])
+def test_a_client_with_no_more_samples_than_a_batch_uses_all_of_them_in_every_step(batch: int) -> None:
+    """Nine samples: each once in every step, and each counts 1/9."""
+    positions, weights = schedule(np.array([9]), np.array([4]), batch, 5, seed=0, round=1)
+    assert [sorted(step) for step in positions[0].tolist()] == [list(range(9))] * 5
+    assert weights.tolist() == [pytest.approx([1 / 9] * 9)]
 
 
 def test_rounds_clients_and_replicas_have_their_own_minibatches() -> None:

@@ -130,8 +130,12 @@ class CyclicParticipation(Participation):
         self.groups = [np.sort(group) for group in np.array_split(order, parameters.groups)]
         first = int(bits(seed, Purpose.AVAILABILITY, size=1)[0]) % parameters.availability
         self.offset = first if parameters.offset == "random" else 0
-        self.listed: list[Ids] = []  # cohorts of the permutation sampler, from round 1 on
-        self.rest: list[int] = []  # what is left of its current list
+        self._begin_lists()
+
+    def _begin_lists(self) -> None:
+        """The permutation sampler before round 1. It keeps its last round alone: a history of all could fill the memory."""
+        self.at, self.listed = 0, np.empty(0, dtype=np.int64)  # the round last asked for, and its cohort
+        self.rest: list[int] = []  # what is left of the current list
         self.lists = 0
 
     def on_duty(self, round: int) -> Ids:
@@ -145,9 +149,12 @@ class CyclicParticipation(Participation):
     def cohort(self, round: int) -> Ids:
         if self.parameters.sampler == "iid":
             return super().cohort(round)
-        while len(self.listed) < round:
-            self.listed.append(self._from_the_list(set(self.on_duty(len(self.listed) + 1).tolist())))
-        return self.listed[round - 1]
+        if round < self.at:
+            self._begin_lists()
+        while self.at < round:
+            self.at += 1
+            self.listed = self._from_the_list(set(self.on_duty(self.at).tolist()))
+        return self.listed
 
     def _from_the_list(self, available: set[int]) -> Ids:
         """The next available ids of the list; unavailable ones before them are dropped, and a new list begins when it is used up."""

@@ -109,19 +109,21 @@ class MarkovParticipation(Participation):
 
     def __init__(self, parameters: Any, num_clients: int, seed: int) -> None:
         super().__init__(parameters, num_clients, seed)
-        self.past: list[NDArray[np.bool_]] = []  # [N] who is available, from round 1 on
+        self.at = 0  # the round that was last asked for: a history of all rounds could fill the memory
+        self.on = np.zeros(num_clients, dtype=bool)  # [N] who is available in it
 
     def law(self, round: int) -> Law:
         p = self.parameters
-        while len(self.past) < round:
-            number = len(self.past) + 1
-            draws = uniforms(self.seed, Purpose.AVAILABILITY, round=number, client=np.arange(self.num_clients), size=1)[
-                :, 0
-            ]
-            if self.past:
-                on = np.where(self.past[-1], draws >= 1 / p.mean_on, draws < 1 / p.mean_off)
+        if round < self.at:
+            self.at = 0  # from the start again
+        while self.at < round:
+            self.at += 1
+            draws = uniforms(
+                self.seed, Purpose.AVAILABILITY, round=self.at, client=np.arange(self.num_clients), size=1
+            )[:, 0]
+            if self.at == 1:
+                self.on = draws < p.mean_on / (p.mean_on + p.mean_off)
             else:
-                on = draws < p.mean_on / (p.mean_on + p.mean_off)
-            self.past.append(on)
-        available = np.flatnonzero(self.past[round - 1])
+                self.on = np.where(self.on, draws >= 1 / p.mean_on, draws < 1 / p.mean_off)
+        available = np.flatnonzero(self.on)
         return Law.fixed(available, len(available))

@@ -1,16 +1,19 @@
 """Image data sets as plain arrays: read from the project, from a folder, from a package, or downloaded.
 
 Loading happens once per process. Images are uint8 [n, channels * height * width], labels int64 [n]; training and test data are disjoint,
-as published. IDX files (MNIST and its relatives) are checked against their own header before anything uses them; CIFAR-10 is read by
-torchvision, which checks its files itself. Downloads are torchvision's.
+as published. IDX files (MNIST and its relatives) are checked against their own header before anything uses them, CIFAR-10's against their
+published MD5 sums. Downloads are torchvision's; they are put in place when they are complete. What is damaged is never used nor kept.
 """
 
 from __future__ import annotations
 
 import gzip
+import math
 import os
+import shutil
 import string
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -96,7 +99,8 @@ def train_labels(name: str) -> NDArray[np.int64]:
     if name in _FILES:
         folder = next(_folders(name), None)
         if folder is not None:
-            return _read_idx(folder, _FILES[name][1], (DATASETS[name].train,)).astype(np.int64)
+            info = DATASETS[name]
+            return _read_idx(folder, _FILES[name][1], (info.train,), len(info.labels)).astype(np.int64)
     elif name == "digits":
         return load(name).train_labels
     raise ProblemError("The preview appears once the data has been loaded: press Run.")
@@ -167,15 +171,20 @@ def _roots() -> list[Path]:
     return [*([Path(own).expanduser()] if own else []), cache_folder()]
 
 
-def _folders(name: str) -> Iterator[Path]:
-    """Folders that hold the four IDX files of `name`, best first."""
+def _places(name: str) -> list[Path]:
+    """The folders where the IDX files of `name` may lie, best first."""
     below = [Path(name), Path(name.replace("_", "-")), Path(DATASETS[name].download) / "raw"]
     if name == "fashion_mnist":  # MNIST's files have the same names: only this one may lie in the folder itself
         below.insert(0, Path())
     folders = [root / inner for root in _roots() for inner in below]
     if name == "fashion_mnist":
         folders.insert(len(below) if os.environ.get("FEDVIZ_DATA") else 0, DEBIAN)
-    for folder in folders:
+    return folders
+
+
+def _folders(name: str) -> Iterator[Path]:
+    """Of these, the folders that hold all four files."""
+    for folder in _places(name):
         if all(_idx_path(folder, file) for file in _FILES[name]):
             yield folder
 
@@ -184,22 +193,30 @@ def _idx_path(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _read_idx(folder: Path, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """One IDX file, gzipped or not, checked against its own header and the expected shape before anything uses it."""
+def _read_idx(folder: Path, name: str, shape: tuple[int, ...], classes: int | None = None) -> NDArray[np.uint8]:
+    """One IDX file, gzipped or not, checked against its own header, the expected shape and number of classes before anything uses it."""
     path = _idx_path(folder, name)
     assert path is not None  # _folders() saw it
+    remedy = "Delete it and run again to download it anew, or put a fresh copy there."
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, ValueError) as error:
-        raise ProblemError(f"{path} cannot be read ({error}). Delete it and put a fresh copy there.") from error
-    magic = 0x0800 + len(shape)
-    header = np.frombuffer(raw[: 4 + 4 * len(shape)], dtype=">u4")
-    if header.tolist() != [magic, *shape] or len(raw) != header.nbytes + int(np.prod(shape)):
+    except (OSError, EOFError, zlib.error) as error:
+        raise ProblemError(f"{path} cannot be read ({error}): expected {name}, whole. {remedy}") from error
+    # Big-endian 32-bit integers: a magic number (0x08: bytes, then the number of dimensions) and the length of each dimension.
+    start = 4 + 4 * len(shape)
+    header = [int.from_bytes(raw[at : at + 4], "big") for at in range(0, start, 4)]
+    expected = [0x0800 + len(shape), *shape]
+    if header != expected or len(raw) != start + math.prod(shape):
         raise ProblemError(
-            f"{path} is damaged: expected an IDX file of shape {shape}, got header {header.tolist()} and {len(raw):,} bytes. "
-            "Delete it and put a fresh copy there."
+            f"{path} is damaged or another file: expected {start + math.prod(shape):,} bytes with the header {expected} "
+            f"(magic number, lengths), got {len(raw):,} bytes with {header}. {remedy}"
         )
-    return np.frombuffer(raw, dtype=np.uint8, offset=header.nbytes).reshape(shape).copy()  # one that may be written to
+    values = np.frombuffer(raw, dtype=np.uint8, offset=start).reshape(shape).copy()  # one that may be written to
+    if classes is not None and values.max() >= classes:
+        raise ProblemError(
+            f"{path} is damaged or another file: expected labels 0 to {classes - 1}, got {values.max()}. {remedy}"
+        )
+    return values
 
 
 def _load_idx(name: str, progress: Progress) -> Dataset:
@@ -208,11 +225,12 @@ def _load_idx(name: str, progress: Progress) -> Dataset:
     if folder is None:
         _download(name, progress)
         folder = next(_folders(name), None)
-    if folder is None:
-        raise ProblemError(_ways_to_get(name, "the download brought no data"))
+    assert folder is not None  # a download is put in place whole, or ends with an error
     progress(f"Reading {info.title}")
     train_x, train_y, test_x, test_y = (
-        _read_idx(folder, file, (count, *info.image[1:]) if "images" in file else (count,))
+        _read_idx(folder, file, (count, *info.image[1:]))
+        if "images" in file
+        else _read_idx(folder, file, (count,), len(info.labels))
         for file, count in zip(_FILES[name], (info.train, info.train, info.test, info.test), strict=True)
     )
     if name == "emnist":  # its files hold every character lying on its side
@@ -232,51 +250,96 @@ def _load_cifar10(name: str, progress: Progress) -> Dataset:
         _download(name, progress)
         root = cache_folder()
     progress(f"Reading {info.title}")
-    try:
-        parts = [CIFAR10(str(root), train=train) for train in (True, False)]
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        raise ProblemError(
-            f"{root / CIFAR10.base_folder} is incomplete or damaged ({error}). Delete the folder and run again, or put a fresh copy of "
-            f"torchvision's {CIFAR10.base_folder} there."
-        ) from error
-    x = [np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)) for part in parts]
-    y = [np.array(part.targets) for part in parts]
-    for images, expected in zip(x, ((info.train, *info.image), (info.test, *info.image)), strict=True):
-        if images.shape != expected:
+    folder = root / CIFAR10.base_folder
+    _check_cifar10(folder)
+    train, test = (CIFAR10(str(root), train=train) for train in (True, False))
+    for part, count in ((train, info.train), (test, info.test)):
+        if not len(part.data) == len(part.targets) == count:
             raise ProblemError(
-                f"{root / CIFAR10.base_folder} holds images of shape {images.shape}, expected {expected}."
+                f"{folder} holds {len(part.data):,} images with {len(part.targets):,} labels, expected {count:,} of both. "
+                "Delete the folder and run again to download it anew."
             )
-    return _dataset(x[0], y[0], x[1], y[1])
+    # torchvision has [n, height, width, channels]; fedviz, as the files, [n, channels, height, width].
+    x = [np.ascontiguousarray(part.data.transpose(0, 3, 1, 2)) for part in (train, test)]
+    return _dataset(x[0], np.array(train.targets), x[1], np.array(test.targets))
+
+
+def _check_cifar10(folder: Path) -> None:
+    """Raises ProblemError with the first file that is missing or is not the published one; nothing is unpickled before."""
+    from torchvision.datasets import CIFAR10
+    from torchvision.datasets.utils import calculate_md5
+
+    for file, expected in (*CIFAR10.train_list, *CIFAR10.test_list, (CIFAR10.meta["filename"], CIFAR10.meta["md5"])):
+        path = folder / file
+        try:
+            found = calculate_md5(path)
+        except OSError as error:
+            found = error.strerror or str(error)
+        if found != expected:
+            raise ProblemError(
+                f"{path} is missing or damaged: expected a file with the MD5 sum {expected}, got {found}. Delete the folder {folder} "
+                "and run again to download it anew, or put a fresh copy of the file there."
+            )
 
 
 # --- downloads --------------------------------------------------------------------------------------------------------
 
 
-def _download(name: str, progress: Progress) -> None:
-    """torchvision's own download into the cache folder, with the megabytes so far told to `progress`."""
-    import torchvision
+class _Download(threading.Thread):
+    """torchvision's own download, put into the cache folder when it is complete: nobody sees half of it."""
 
-    info, root, failure = DATASETS[name], cache_folder(), []
-    arguments = {"split": "balanced"} if name == "emnist" else {}
+    def __init__(self, name: str) -> None:
+        super().__init__(name=f"download-{name}", daemon=True)
+        self.info = DATASETS[name]
+        self.failure: Exception | None = None
+        self.staging = cache_folder() / f"downloading-{name}"
+        self.arguments = {"split": "balanced"} if name == "emnist" else {}
 
-    def download() -> None:
+    def run(self) -> None:
+        import torchvision
+
         try:
-            getattr(torchvision.datasets, info.download)(str(root), download=True, **arguments)
+            shutil.rmtree(self.staging, ignore_errors=True)  # of a process that was ended in the middle
+            self.staging.mkdir(parents=True)
+            for train in (True, False):  # EMNIST looks only for the files of the part that is asked for
+                getattr(torchvision.datasets, self.info.download)(
+                    str(self.staging), train=train, download=True, **self.arguments
+                )
+            for folder in (path for path in self.staging.iterdir() if path.is_dir()):
+                place = cache_folder() / folder.name
+                shutil.rmtree(place, ignore_errors=True)
+                folder.rename(place)
         except Exception as error:  # torchvision raises many kinds: URLError, RuntimeError, OSError, ...
-            failure.append(error)
+            self.failure = error
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
 
-    worker = threading.Thread(target=download, name=f"download-{name}", daemon=True)
-    worker.start()
+    def megabytes(self) -> float:
+        archives = (file for file in self.staging.rglob("*") if file.suffix in (".gz", ".zip"))
+        try:
+            return sum(file.stat().st_size for file in archives) / 1e6
+        except OSError:  # it is just being put in place
+            return self.info.megabytes
+
+
+_DOWNLOADS: dict[str, _Download] = {}
+
+
+def _download(name: str, progress: Progress) -> None:
+    """Waits for the download of `name`, telling `progress` the megabytes so far. Raises ProblemError.
+
+    `progress` may raise to leave: the download goes on, and the next to ask waits for the same one.
+    """
+    worker = _DOWNLOADS.get(name)
+    if worker is None or not worker.is_alive():
+        worker = _DOWNLOADS[name] = _Download(name)
+        worker.start()
     while worker.is_alive():
         worker.join(0.3)
-        size = (
-            sum(file.stat().st_size for file in root.rglob("*") if file.suffix in (".gz", ".zip"))
-            if root.exists()
-            else 0
-        )
-        progress(f"Downloading {info.download}: {min(size / 1e6, info.megabytes):.0f} of {info.megabytes} MB")
-    if failure:
-        raise ProblemError(_ways_to_get(name, str(failure[0]))) from failure[0]
+        info = worker.info
+        progress(f"Downloading {info.download}: {min(worker.megabytes(), info.megabytes):.0f} of {info.megabytes} MB")
+    if worker.failure is not None:
+        raise ProblemError(_ways_to_get(name, str(worker.failure))) from worker.failure
 
 
 def _ways_to_get(name: str, reason: str) -> str:
@@ -290,7 +353,19 @@ def _ways_to_get(name: str, reason: str) -> str:
         ways.append("on Debian and Ubuntu, `sudo apt install dataset-fashion-mnist`")
     else:
         ways.append("use the data set that comes with fedviz, fashion_mnist_mini, which needs none of this")
-    return f"{info.download} could not be downloaded ({reason}). Three ways on: {ways[0]}; {ways[1]}; or {ways[2]}."
+    return (
+        f"{info.download} could not be downloaded ({reason}). {_incomplete(name)}"
+        f"Three ways on: {ways[0]}; {ways[1]}; or {ways[2]}."
+    )
+
+
+def _incomplete(name: str) -> str:
+    """What a folder lacks that holds some of the IDX files of `name`; empty where there is none."""
+    for folder in _places(name) if name in _FILES else []:
+        missing = [file for file in _FILES[name] if not _idx_path(folder, file)]
+        if len(missing) < len(_FILES[name]):
+            return f"{folder} lacks {' and '.join(missing)} (or the same with .gz): put a copy there. "
+    return ""
 
 
 _LOADERS: dict[str, Callable[[str, Progress], Dataset]] = {

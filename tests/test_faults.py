@@ -16,7 +16,7 @@ import torch
 
 from fedviz.config import SimulationConfig
 from fedviz.participation import PATTERNS
-from fedviz.problems import classification, classifier, datasets
+from fedviz.problems import classification, classifier_numba, classifier_torch, datasets
 from fedviz.problems.architectures import floats_per_sample
 from fedviz.problems.datasets import DATASETS, Dataset
 from fedviz.simulation.errors import Diverged
@@ -100,22 +100,24 @@ def right_on_black_and_wrong_on_white() -> torch.Tensor:
     return w.flatten().to(torch.float32)
 
 
+@pytest.mark.parametrize("backend", ["torch", "numba"])
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
 def test_measures_are_means_over_all_samples_by_the_clients_weights(
-    hold: Hold, monkeypatch: pytest.MonkeyPatch, at_once: int
+    hold: Hold, monkeypatch: pytest.MonkeyPatch, at_once: int, backend: str
 ) -> None:
     """Sizes 99 and 1 with losses 0 and 1: 1/2 where clients count alike, 1/100 by size. 99 of 100 test images right: 0.99, loss 0.01.
 
     However many are evaluated at once: the last batch alone would give 0 or 1.
     """
-    monkeypatch.setattr(classifier, "CHUNK_BYTES", at_once * 4 * floats_per_sample("softmax", (1, 8, 8)))
+    monkeypatch.setattr(classifier_torch, "CHUNK_BYTES", at_once * 4 * floats_per_sample("softmax", (1, 8, 8)))
+    monkeypatch.setattr(classifier_numba, "SAMPLES_AT_ONCE", at_once)
     for train, test, loss, accuracy in (
         ([0] * 99 + [1], [0] * 99 + [1], 0.01, 0.99),
         ([1] * 99 + [0], [1] * 99 + [0], 0.99, 0.01),
     ):
         hold(train, test)
         for weights, expected in (("uniform", 0.5), ("size", loss)):
-            run = Simulation(two_clients({"name": "fedavg"}, weights=weights))
+            run = Simulation(two_clients({"name": "fedavg"}, weights=weights, backend=backend))
             measured = run.problem.evaluate(right_on_black_and_wrong_on_white())
             assert measured.train_loss == pytest.approx(expected, abs=1e-4)
             assert measured.test_loss == pytest.approx(loss, abs=1e-4)

@@ -21,7 +21,9 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class Classifier(Problem):
-    def __init__(self, parameters: Classification, parts: Indices, batch_size: int, seed: int, device: str) -> None:
+    def __init__(
+        self, parameters: Classification, samples: int, parts: Indices, batch_size: int, seed: int, device: str
+    ) -> None:
         self.num_clients, self.batch_size, self.seed = len(parts), batch_size, seed
         self.info, self.dtype = parameters.info, DTYPES[parameters.dtype]
         self.model = MODELS[parameters.model](parameters.model, self.info.image, len(self.info.labels))
@@ -31,7 +33,7 @@ class Classifier(Problem):
         p = np.full(len(parts), 1 / len(parts)) if parameters.weights == "uniform" else self.counts / self.counts.sum()
         self.client_weights = torch.tensor(p, dtype=self.dtype, device=device)
         # The weight of each sample in f = sum_i p_i f_i: p_i / n_i; samples that nobody holds weigh nothing.
-        self.sample_weights = np.zeros(self.info.train)
+        self.sample_weights = np.zeros(samples)
         self.sample_weights[self.order] = np.repeat(p / self.counts, self.counts)
 
     def start(self) -> torch.Tensor:

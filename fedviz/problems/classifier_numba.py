@@ -33,7 +33,7 @@ class NumbaSoftmax(Classifier):
     def __init__(
         self, parameters: Classification, data: Dataset, parts: Indices, batch_size: int, seed: int, device: str
     ) -> None:
-        super().__init__(parameters, parts, batch_size, seed, device)
+        super().__init__(parameters, len(data.train_labels), parts, batch_size, seed, device)
         self.classes, self.inputs = len(self.info.labels), math.prod(self.info.image) + 1
         self.train_x, self.test_x = _resident(data, self.info, self.dtype)
         self.train_labels, self.test_labels = data.train_labels.astype(np.int64), data.test_labels.astype(np.int64)

@@ -43,7 +43,7 @@ class TorchClassifier(Classifier):
     def __init__(
         self, parameters: Classification, data: Dataset, parts: Indices, batch_size: int, seed: int, device: str
     ) -> None:
-        super().__init__(parameters, parts, batch_size, seed, device)
+        super().__init__(parameters, len(data.train_labels), parts, batch_size, seed, device)
         self.train_x, self.train_y, self.test_x, self.test_y = resident(data, self.info, device, self.dtype, self.model)
         if parameters.feature_skew != "none":
             plain = resident(data, self.info, device, self.dtype, None)[0]

@@ -23,6 +23,7 @@ from rich.table import Table
 from fedviz import __version__
 from fedviz.config import ConfigError, SimulationConfig, with_settings
 from fedviz.papers.presets import PRESETS
+from fedviz.participation.trace import LARGEST_FILE, read_csv
 from fedviz.problems import ProblemError
 from fedviz.runs.admission import Refused, check
 from fedviz.simulation.errors import Diverged
@@ -56,6 +57,10 @@ def run(
     ] = None,
     preset: Annotated[str, typer.Option(help=f"What to start from: {', '.join(PRESETS)}.")] = "default",
     config: Annotated[Path | None, typer.Option(help="A JSON file with a config, instead of a preset.")] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.csv", help="Who takes part: lines of round,client (rounds from 1, clients from 0)."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write config and records to this file.")] = None,
 ) -> None:
     """Run one simulation, with a progress bar and a table of the results.
@@ -64,7 +69,7 @@ def run(
 
     Example: python -m fedviz run --set algorithm.name=fedvarp --set rounds=60 --json out.json
     """
-    chosen = _read_config(settings or [], preset, config)
+    chosen = _read_config([*(settings or []), *_trace_settings(trace)], preset, config)
     try:
         check(chosen)
         if out is not None:
@@ -84,6 +89,20 @@ def run(
         console.print(f"Wrote {len(records):,} records to {out}.")
     if failure:
         _stop(*failure)
+
+
+def _trace_settings(file: Path | None) -> list[str]:
+    """The settings that replay a trace from a CSV file."""
+    if file is None:
+        return []
+    try:
+        with file.open("rb") as opened:
+            cohorts = read_csv(opened.read(LARGEST_FILE + 1))  # one byte too many is refused
+    except OSError as error:
+        _stop(f"--trace: cannot read {file} ({error.strerror}).", 2)
+    except ValueError as error:
+        _stop(f"--trace: {file}: {error}.", 2)
+    return ["participation.pattern=trace", f"participation.cohorts={json.dumps(cohorts)}"]
 
 
 def _read_config(settings: list[str], preset: str, file: Path | None) -> SimulationConfig:

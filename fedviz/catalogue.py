@@ -16,7 +16,7 @@ from fedviz.config import ProbeParameters, SimulationConfig
 from fedviz.parameters import Parameters, shown
 from fedviz.participation import PATTERNS, ParticipationParameters
 from fedviz.problems import PROBLEMS, ProblemParameters
-from fedviz.problems.architectures import TITLES, shapes
+from fedviz.problems.architectures import FORMULAS, TITLES, shapes
 from fedviz.problems.datasets import DATASETS
 from fedviz.problems.partitions import PARTITIONS
 
@@ -39,7 +39,7 @@ def catalogue() -> dict[str, dict[str, Entry]]:
     """kind -> id -> entry."""
     return {
         "algorithms": {
-            name: _entry(model, "algorithm.", f"algorithm.name={name}", costs=_costs(model))
+            name: _entry(model, "algorithm.", f"algorithm.name={name}", costs=costs(model))
             for name, model in ALGORITHMS.items()
         },
         "patterns": {
@@ -147,8 +147,8 @@ def default_of(parameter: Entry) -> str:
 # --- costs and facts, read off the models -----------------------------------------------------------------------------
 
 
-def _costs(model: type[AlgorithmParameters]) -> dict[str, str]:
-    """With N clients, S of them in a round, d parameters of the model, K clusters."""
+def costs(model: type[AlgorithmParameters]) -> dict[str, str]:
+    """What an algorithm remembers, sends and computes: formulas in N clients, S of them in a round, d parameters, K clusters."""
     work = (
         "the gradients of all samples of the S participants" if model.local == "gradient" else "S·τ·B sample gradients"
     )
@@ -243,7 +243,7 @@ def _model(name: str) -> Entry:
         "summary": "Layers on Fashion-MNIST (outputs x inputs): "
         + ", then ".join(" x ".join(map(str, s)) for s in layers)
         + ".",
-        "formula": "",
+        "formula": FORMULAS[name],
         "paper": "",
         "choose": f"problem.model={name}",
         "costs": {

@@ -116,6 +116,18 @@ MUTANTS: dict[str, Mutant] = {
         "(round - 1 + self.offset) // (self.parameters.availability + 1)",
         "a group stays on duty a round too long",
     ),
+    "expected-age-away": Mutant(
+        "fedviz/participation/cyclic.py",
+        "np.where(away, g * (g + 1) / 2,",
+        "np.where(away, g * g / 2,",
+        "memories grow old too slowly while their group is away",
+    ),
+    "trace-twice": Mutant(
+        "fedviz/participation/trace.py",
+        "if before != line:",
+        "if False:",
+        "a client named twice in a round of a trace goes unnoticed",
+    ),
     "mifa-gain": Mutant(
         "fedviz/algorithms/mifa.py",
         "return size / self.setting.num_clients",

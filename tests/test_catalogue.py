@@ -68,6 +68,13 @@ def test_every_algorithm_has_formula_paper_and_costs() -> None:
         assert here["costs"]["memory"], name
 
 
+@pytest.mark.parametrize("kind", ["algorithms", "patterns", "partitions", "problems", "models"])
+def test_everything_that_is_a_rule_has_a_formula(kind: str) -> None:
+    for name, here in catalogue()[kind].items():
+        assert here["formula"].strip(), name
+        assert here["formula"].count("{") == here["formula"].count("}"), name
+
+
 @pytest.mark.parametrize(
     ("name", "memory", "down", "up"),
     [  # what each method keeps and sends, as its paper has it

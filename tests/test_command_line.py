@@ -73,6 +73,55 @@ def test_bad_input_ends_with_code_two_and_a_sentence(arguments: list[str], messa
     assert "Traceback" not in shown
 
 
+QUADRATICS = [
+    *("--set", "problem.kind=quadratics", "--set", "problem.curvature=[[1],[1],[1]]", "--set", "problem.start=[1]"),
+    *("--set", "problem.linear=[[0],[1],[2]]", "--set", "num_clients=3", "--set", "rounds=3"),
+]
+
+
+def test_a_trace_from_a_file_is_replayed(tmp_path: Path) -> None:
+    """Rounds 1 and 3 have clients; nobody takes part in round 2."""
+    file, out = tmp_path / "trace.csv", tmp_path / "out.json"
+    file.write_bytes(b"\xef\xbb\xbfround,client\r\n3,1\r\n1,2\r\n1,0\r\n")
+    code, _ = run(*QUADRATICS, "--trace", str(file), "--json", str(out))
+    assert code == 0
+    written = json.loads(out.read_text())
+    assert written["config"]["participation"] == {"pattern": "trace", "cohorts": [[2, 0], [], [1]], "repeat": False}
+    assert [record["cohort"] for record in written["records"]] == [[], [0, 2], [], [1]]
+    code, _ = run(
+        *QUADRATICS, "--trace", str(file), "--set", "rounds=4", "--set", "participation.repeat=true", "--json", str(out)
+    )
+    assert code == 0
+    assert json.loads(out.read_text())["records"][4]["cohort"] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"round,client\n1,0\n2,one\n", "trace.csv: line 3, column 2 (client): got 'one'"),
+        (b"1,0\n1,0\n", "trace.csv: line 2, column 2 (client): round 1 has client 0 already, in line 1"),
+        (b"\x7fELF\x02\x01\x01\0\0", "trace.csv: line 1: this is not plain text"),
+        (b"", "trace.csv: line 1: there are no rows"),
+        (b"1,0\n" * 1_250_001, "trace.csv: there are more than the 5,000,000 characters"),
+        (b"1,0\n2,3\n3,0\n", "participation.cohorts: round 2 names client 3, allowed 0 to 2"),
+        (b"1,0\n", "participation.cohorts: got cohorts for 1 of 3 rounds"),
+        (None, "--trace: cannot read"),
+    ],
+    ids=["a word", "twice", "binary", "empty", "large", "beyond N", "short", "no file"],
+)
+def test_a_trace_that_cannot_be_replayed_ends_with_code_two_and_names_the_place(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    file = tmp_path / "trace.csv"
+    if content is not None:
+        file.write_bytes(content)
+    code, shown = run(*QUADRATICS, "--trace", str(file))
+    assert code == 2
+    # Rich breaks lines, inside the path as well, so spaces are no matter.
+    assert "".join(message.split()) in "".join(shown.split())
+    assert "Traceback" not in shown
+
+
 def test_divergence_ends_with_code_one_keeps_the_finite_rounds_and_says_what_to_change(tmp_path: Path) -> None:
     """f_i = x^2 / 2, client rate 3: x is multiplied by -2 in every step, past the largest float64 after 1024 doublings."""
     out = tmp_path / "out.json"
@@ -111,7 +160,7 @@ def test_help_explains_itself_and_needs_no_torch() -> None:
     code = "import sys; from fedviz.__main__ import app; app(['run', '--help'], standalone_mode=False); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for words in ("--set", "--json", "--preset", "--config", "Example"):
+    for words in ("--set", "--json", "--preset", "--config", "--trace", "Example"):
         assert words in done.stdout
 
 

@@ -37,7 +37,7 @@ BAD: list[tuple[list[str], str, str]] = [
     (
         ["participation.pattern=trace", "participation.cohorts=[[0]]"],
         "participation.cohorts",
-        "got 1 cohorts for 200 rounds",
+        "got cohorts for 1 of 200 rounds",
     ),
     (["participation.pattern=trace", "participation.cohorts=[]"], "participation.cohorts", "got []"),
     (

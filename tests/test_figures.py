@@ -713,6 +713,23 @@ def test_label_counts_with_empty_clients_and_many_labels_are_drawn():
 # --- heterogeneity --------------------------------------------------------------------------------------------------
 
 
+def test_the_expected_age_is_a_quiet_line_beside_the_measured_one():
+    rows = [record(0, diagnostics={"cold": 1.0, "expected_staleness": 20.0})]
+    rows += [record(r, [0], diagnostics={"staleness": 1.0 + r, "expected_staleness": 20.0}) for r in range(1, 4)]
+    figure = figures.heterogeneity(view(rows, rounds=3))
+    age, expected = figure.spec["data"]
+    assert (age["name"], expected["name"]) == ("average age of memories", "expected age in the long run")
+    assert (numbers(expected["x"]), numbers(expected["y"])) == ([0, 1, 2, 3], [20, 20, 20, 20])
+    assert numbers(age["y"]) == [2, 3, 4]
+    assert age["yaxis"] == expected["yaxis"] == "y2"
+    assert expected["line"]["dash"] == "dot"
+    assert expected["line"]["width"] < age["line"]["width"]
+    assert expected["meta"]["now"] == "20.0"
+    assert "expected age in the long run 20.0 rounds" in figure.alt
+    without = figures.heterogeneity(view([record(r, [0], diagnostics={"staleness": 1.0}) for r in range(3)]))
+    assert [trace["name"] for trace in without.spec["data"]] == ["average age of memories"]
+
+
 def test_heterogeneity_shows_the_spreads_and_the_age_in_panels_with_headings():
     probe = parts(state_error=7.0, largest_cluster_dissimilarity=3.0)
     run = view([record(r, [0], decomposition=probe, diagnostics={"staleness": 2.0 + r}) for r in range(1, 4)])

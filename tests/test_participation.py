@@ -287,17 +287,65 @@ def test_patterns_with_a_past_tell_any_round_in_any_order_and_keep_no_history(
     assert kept() < early + 300
 
 
-def test_a_trace_from_csv_names_what_is_wrong() -> None:
-    assert read_csv(["round,client", "1,3", "1,0", "4,2", ""]) == [[3, 0], [], [], [2]]
-    for lines, message in (
-        (["1,2", "x,3"], "line 2, column 1 (round): got 'x'"),
-        (["0,2"], "line 1, column 1 (round): got '0', expected a whole number from 1"),
-        (["1,-2"], "line 1, column 2 (client): got '-2', expected a whole number from 0"),
-        (["1"], "line 1 has 1 columns, expected 2"),
-        (["1,2,3"], "line 1 has 3 columns, expected 2"),
-        (["1,2.5"], "column 2 (client): got '2.5'"),
-        (["1,99999999999"], "column 2 (client): got '99999999999'"),
-        ([], "line 1: there are no rows"),
+def test_a_trace_from_csv_is_read_whatever_wrote_it() -> None:
+    """A header or none, any line ends, a byte order mark, quotes, spaces, rows in any order, rounds left out."""
+    expected = [[3, 0], [], [], [2]]
+    plain = "round,client\n1,3\n1,0\n4,2\n"
+    for content in (
+        plain,
+        plain.encode(),
+        plain.replace("\n", "\r\n").encode(),
+        plain.replace("\n", "\r"),
+        plain.encode("utf-8-sig"),
+        "\ufeff" + plain,
+        "1,3\n1,0\n\n4,2",
+        "4,2\n1,3\n1,0",
+        '"round","client"\n"1","3"\n1, 0 \n"4",2\n',
+        " Round , CLIENT\n1,3\n1,0\n4,2",
     ):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            read_csv(lines)
+        assert read_csv(content) == expected, content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1,2\nx,3", "line 2, column 1 (round): got 'x'"),
+        ("0,2", "line 1, column 1 (round): got '0', expected a whole number from 1"),
+        ("1,-2", "line 1, column 2 (client): got '-2', expected a whole number from 0"),
+        ("1", "line 1 has 1 column, expected 2"),
+        ("1;2", "line 1 has 1 column, expected 2 with a comma between"),
+        ("1,2,3", "line 1 has 3 columns, expected 2"),
+        ("1,2.5", "column 2 (client): got '2.5'"),
+        ("1,", "column 2 (client): got ''"),
+        ("1,99999999999", "column 2 (client): got '99999999999'"),
+        ("1," + "9" * 10_000, "column 2 (client): got '99999999999999999999…'"),
+        ("1,2\n1,\u00b2", "line 2, column 2 (client): got '²'"),
+        ("1,2\n2,2\n1,2\n", "line 3, column 2 (client): round 1 has client 2 already, in line 1"),
+        ("1,2\nround,client", "line 2, column 1 (round): got 'round'"),
+        ("", "line 1: there are no rows"),
+        (b"", "line 1: there are no rows"),
+        ("round,client\n", "line 1: there are no rows"),
+        (b"1,2\n1,3 caf\xe9\n", "line 2: this is not plain text in UTF-8: save the file as CSV (UTF-8)"),
+        ("round,client\n1,2\n".encode("utf-16"), "line 1: this is not plain text"),
+        ("round,client\n1,2\n".encode("utf-16-le"), "line 1: this is not plain text"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "line 1: this is not plain text"),
+        (bytes(range(256)), "this is not plain text"),
+        ("1," + "x" * 200_000, "line 1: cannot be read as CSV"),  # longer than a field of Python's csv may be
+        (b"1,2\n" * 1_250_001, "more than the 5,000,000 characters that are allowed"),
+    ],
+    ids=range(23),
+)
+def test_a_trace_from_csv_names_what_is_wrong(content: str | bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_csv(content)
+
+
+@given(st.binary(max_size=200))
+def test_no_file_whatsoever_is_answered_with_anything_but_cohorts_or_words(content: bytes) -> None:
+    cohorts, said = None, ""
+    try:
+        cohorts = read_csv(content)
+    except ValueError as error:
+        said = str(error)
+    assert cohorts is not None or said.startswith("line ")
+    assert cohorts is None or (cohorts[-1] and all(len(set(cohort)) == len(cohort) for cohort in cohorts))

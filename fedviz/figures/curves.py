@@ -37,6 +37,7 @@ from fedviz.figures.style import (
 from fedviz.figures.views import Figure, RunView
 
 SPREADS = ("dissimilarity", "within_cluster_dissimilarity", "state_error")
+EXPECTED_AGE = "expected age in the long run"
 EVALUATION = ("train_loss", "test_loss", "test_accuracy", "gradient_norm_sq", "objective", "distance")
 
 
@@ -159,6 +160,15 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
         )  # fmt: skip
         found = at(age_rounds, age, cursor)
         said.append(f"average age of memories {number(found[1] if found else None)} rounds")
+        expected_rounds, expected = measured(view, "diagnostics", ("expected_staleness",))
+        if len(expected_rounds):
+            line = {"color": STALENESS, "width": 1.5, "dash": "dot"}
+            curves.append(
+                curve(
+                    expected_rounds, expected["expected_staleness"], EXPECTED_AGE, line=line, mode="lines", yaxis="y2"
+                )
+            )
+            said.append(f"{EXPECTED_AGE} {number(float(expected['expected_staleness'][-1]))} rounds")
         layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.5, 1]
         layout["yaxis2"] = axis(domain=[0, 0.33], rangemode="tozero", nticks=4)

@@ -53,6 +53,7 @@ class ParticipationParameters(Parameters):
 
     title: ClassVar[str]
     summary: ClassVar[str]
+    formula: ClassVar[str]  # LaTeX: who takes part in round r
     pattern: str
 
     def cohort_size(self, num_clients: int) -> int:
@@ -109,9 +110,26 @@ class Participation:
             return law.available[:0]
         return subset(self.seed, Purpose.COHORT, law.available, int(law.sizes[0]), round=round)
 
+    def expected_age(self, states: Ids) -> float | None:
+        """The mean over clients of the age of their memories, in rounds, in the long run; None where there is no formula for it.
+
+        states [N]: the memory of each client; clients with equal numbers share one, which is renewed when any of them takes part.
+        A memory renewed in the last round has age 1. Where clients take turns it is the mean over a whole window.
+        With G the rounds from one renewal to the next, it is (E G^2 / E G + 1) / 2; where rounds are independent, 1 / Pr(renewed).
+        """
+        return None
+
     def gain(self, size: int) -> float:
         """What a cohort of `size` clients counts for: 1 where it is averaged."""
         return 1.0
+
+
+def none_drawn(available: int, drawn: int, members: Ids) -> NDArray[np.float64]:
+    """[...] chance that none of `members` clients is among `drawn` of `available`, C(n - m, M) / C(n, M) for m = members [...]."""
+    j = np.arange(available)
+    with np.errstate(divide="ignore"):  # log 0 where not all of so many can be missed
+        steps = np.log(np.maximum(available - drawn - j, 0) / (available - j))
+    return np.exp(np.concatenate([[0.0], np.cumsum(steps)]))[members]
 
 
 def too_few(drawn: int, available: int, of: str) -> tuple[str, str] | None:

@@ -15,7 +15,9 @@ import numpy as np
 
 from fedviz.keyed_random import Purpose, bits, shuffles, uniforms
 from fedviz.parameters import parameter
-from fedviz.participation.base import Facts, Ids, Law, Participation, ParticipationParameters, too_few
+from fedviz.participation.base import Facts, Ids, Law, Participation, ParticipationParameters, none_drawn, too_few
+
+MOST_AGES = 20_000_000  # groups x memories whose ages are followed: beyond, it would hold up the start of a run
 
 
 class Turns(ParticipationParameters):
@@ -64,6 +66,10 @@ class Turns(ParticipationParameters):
 class Cyclic(Turns):
     title: ClassVar = "Cyclic"
     summary: ClassVar = "Groups of clients take turns; each round draws S clients of the group on duty."
+    formula: ClassVar = (
+        r"\begin{aligned}&\text{on duty: group }\lfloor(r-1+o)/g\rfloor\bmod\bar K\\"
+        r"&\Pr(i\in\mathcal S_r\mid\text{on duty})=S\bar K/N,\quad P=g\bar K\end{aligned}"
+    )
     pattern: Literal["cyclic"] = "cyclic"
     sampler: Literal["iid", "permutation"] = parameter(
         "iid",
@@ -90,6 +96,11 @@ class StochasticCyclic(Turns):
     title: ClassVar = "Cyclic, by chance"
     summary: ClassVar = (
         "Groups take turns, but loosely: clients are likely to be there on duty, and may be there off duty."
+    )
+    formula: ClassVar = (
+        r"\begin{aligned}&\Pr(i\text{ available})=\begin{cases}a_{\mathrm{on}}&\text{on duty}\\"
+        r"a_{\mathrm{off}}&\text{off duty}\end{cases}\\[3pt]"
+        r"&|\mathcal S_r|=\min(S,\text{available}),\quad P=g\bar K\end{aligned}"
     )
     pattern: Literal["stochastic_cyclic"] = "stochastic_cyclic"
     on_duty: float = parameter(
@@ -146,6 +157,29 @@ class CyclicParticipation(Participation):
         """For the permutation sampler this is the law over all lists; given the list so far, some are likelier than others."""
         return Law.fixed(self.on_duty(round), self.parameters.clients_per_round)
 
+    def expected_age(self, states: Ids) -> float | None:
+        """The age E after a round in which the memory is missed with chance q is 1 + q E: followed through all turns and back to E."""
+        groups, g = len(self.groups), self.parameters.availability
+        index, sizes = np.unique(states, return_inverse=True, return_counts=True)[1:]
+        if self.parameters.sampler != "iid" or groups * len(sizes) > MOST_AGES:
+            return None
+        # After the turns so far E is fixed + kept E_0; the sum over their rounds is summed + passed E_0.
+        fixed, kept, summed, passed = np.zeros((4, len(sizes)))
+        kept += 1
+        for group in self.groups:
+            members = np.bincount(index[group], minlength=len(sizes))
+            q = none_drawn(len(group), self.parameters.clients_per_round, members)
+            away = members == 0
+            p = np.where(away, 1, 1 - q)
+            power = q**g
+            grown = np.where(away, g, (1 - power) / p)  # sum of q^(t-1), t = 1 ... g
+            carried = q * grown  # sum of q^t
+            alone = np.where(away, g * (g + 1) / 2, (g - carried) / p)  # sum of 1 + q + ... + q^(t-1)
+            summed, passed = summed + alone + carried * fixed, passed + carried * kept
+            fixed, kept = grown + power * fixed, power * kept
+        ages = (summed + passed * fixed / (1 - kept)) / (groups * g)
+        return float(np.average(ages, weights=sizes))
+
     def cohort(self, round: int) -> Ids:
         if self.parameters.sampler == "iid":
             return super().cohort(round)
@@ -170,6 +204,9 @@ class CyclicParticipation(Participation):
 
 
 class StochasticCyclicParticipation(CyclicParticipation):
+    def expected_age(self, states: Ids) -> float | None:
+        return None  # how many others are there changes a client's chance in every round
+
     def law(self, round: int) -> Law:
         chance = np.full(self.num_clients, self.parameters.off_duty)
         chance[self.on_duty(round)] = self.parameters.on_duty

@@ -17,6 +17,7 @@ class Bernoulli(ParticipationParameters):
     summary: ClassVar = (
         "Each client takes part with the same chance, independently, so that the number of participants varies."
     )
+    formula: ClassVar = r"\Pr(i\in\mathcal S_r)=a,\quad q_r^i=\frac1{|\mathcal S_r|}\ \text{ or }\ \frac1{Na}"
     pattern: Literal["bernoulli"] = "bernoulli"
     chance: float = parameter(
         0.05, label="Chance to take part", symbol="a", help="Of each client in each round.", gt=0, le=1
@@ -58,12 +59,22 @@ class BernoulliParticipation(Participation):
     def law(self, round: int) -> Law:
         return Law(np.arange(self.num_clients), self.sizes, self.chances, self.gains)
 
+    def expected_age(self, states: Ids) -> float | None:
+        sizes = np.unique(states, return_counts=True)[1]
+        return float(np.average(1 / _any_of(self.parameters.chance, sizes), weights=sizes))
+
     def gain(self, size: int) -> float:
         return 1.0 if self.parameters.weighting == "average" else size / (self.num_clients * self.parameters.chance)
 
     def cohort(self, round: int) -> Ids:
         draws = uniforms(self.seed, Purpose.AVAILABILITY, round=round, client=np.arange(self.num_clients), size=1)[:, 0]
         return np.flatnonzero(draws < self.parameters.chance)
+
+
+def _any_of(chance: float, count: Ids) -> NDArray[np.float64]:
+    """1 - (1 - chance)^count, also where it is tiny."""
+    with np.errstate(divide="ignore"):
+        return -np.expm1(count * np.log1p(-chance))
 
 
 def _binomial(n: int, chance: float) -> NDArray[np.float64]:
@@ -81,12 +92,28 @@ class Markov(ParticipationParameters):
     summary: ClassVar = (
         "Each client stays available for a while, then away for a while; whoever is available takes part."
     )
+    formula: ClassVar = (
+        r"\begin{aligned}&\Pr(\text{leaves})=\frac1{T_{\mathrm{on}}},\quad\Pr(\text{comes})=\frac1{T_{\mathrm{off}}}\\[3pt]"
+        r"&\Pr(i\in\mathcal S_r)=\frac{T_{\mathrm{on}}}{T_{\mathrm{on}}+T_{\mathrm{off}}}\end{aligned}"
+    )
     pattern: Literal["markov"] = "markov"
     mean_on: float = parameter(
-        5.0, label="Mean time on", help="Rounds that a client stays, on average.", ge=1, le=1e6, suggested=(1, 100)
+        5.0,
+        label="Mean time on",
+        symbol="T_on",
+        help="Rounds that a client stays, on average.",
+        ge=1,
+        le=1e6,
+        suggested=(1, 100),
     )
     mean_off: float = parameter(
-        95.0, label="Mean time off", help="Rounds that a client is away, on average.", ge=1, le=1e6, suggested=(1, 200)
+        95.0,
+        label="Mean time off",
+        symbol="T_off",
+        help="Rounds that a client is away, on average.",
+        ge=1,
+        le=1e6,
+        suggested=(1, 200),
     )
 
     def mean_size(self, num_clients: int) -> float:
@@ -111,6 +138,12 @@ class MarkovParticipation(Participation):
         super().__init__(parameters, num_clients, seed)
         self.at = 0  # the round that was last asked for: a history of all rounds could fill the memory
         self.on = np.zeros(num_clients, dtype=bool)  # [N] who is available in it
+
+    def expected_age(self, states: Ids) -> float | None:
+        """All n of a memory are away with chance (1 - share)^n, and one round more with (1 - 1/mean_off)^n each time."""
+        p, sizes = self.parameters, np.unique(states, return_counts=True)[1]
+        away = (p.mean_off / (p.mean_on + p.mean_off)) ** sizes
+        return float(np.average(1 + away / _any_of(1 / p.mean_off, sizes), weights=sizes))
 
     def law(self, round: int) -> Law:
         p = self.parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+import io
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -18,10 +18,11 @@ Cohorts = list[list[Annotated[int, Field(ge=0)]]]
 class Trace(ParticipationParameters):
     title: ClassVar = "Trace"
     summary: ClassVar = "Exactly the cohorts that are given; an empty one is a round in which nobody took part."
+    formula: ClassVar = r"\mathcal S_r=A_{1+(r-1)\bmod P}\ \text{ of given }A_1,\dots,A_P"
     pattern: Literal["trace"] = "trace"
     cohorts: Cohorts = parameter(
         label="Cohorts",
-        help="The client ids (from 0) of every round, as [[0, 3], [1], ...].",
+        help="Who takes part: CSV lines of round,client (rounds from 1, clients from 0), or a list for each round, as [[0, 3], [1], ...].",
         min_length=1,
         max_length=1_000_000,
     )
@@ -47,7 +48,7 @@ class Trace(ParticipationParameters):
         if rounds > len(self.cohorts) and not self.repeat:
             return (
                 "cohorts",
-                f"got {len(self.cohorts)} cohorts for {rounds} rounds: give more, run fewer rounds, or set repeat",
+                f"got cohorts for {len(self.cohorts):,} of {rounds:,} rounds: give more, run fewer, or start over at the end (repeat)",
             )
         return None
 
@@ -65,28 +66,59 @@ class TraceParticipation(Participation):
         return Law.fixed(np.array(sorted(cohort), dtype=np.int64), len(cohort))
 
 
-def read_csv(lines: Iterable[str]) -> list[list[int]]:
+LARGEST_FILE = 5_000_000  # bytes: some 500,000 visits
+MOST = 1_000_000
+
+
+def read_csv(content: str | bytes) -> list[list[int]]:
     """Cohorts from CSV lines of round,client (rounds from 1, clients from 0; a header is allowed; rounds not named are empty).
 
-    Raises ValueError with the line and the column that are wrong.
+    Bytes are UTF-8, with or without a byte order mark. Raises ValueError with the line and the column that are wrong.
     """
-    visits: list[tuple[int, int]] = []
-    for number, row in enumerate(csv.reader(lines), start=1):
-        if not row or (number == 1 and [cell.strip().lower() for cell in row] == ["round", "client"]):
-            continue
-        if len(row) != 2:
-            raise ValueError(f"line {number} has {len(row)} columns, expected 2: round,client")
-        values = []
-        for column, (name, cell, least) in enumerate(zip(("round", "client"), row, (1, 0), strict=True), start=1):
-            if not cell.strip().isdecimal() or int(cell) < least or int(cell) > 1_000_000:
-                raise ValueError(
-                    f"line {number}, column {column} ({name}): got {cell!r}, expected a whole number from {least} to 1,000,000"
-                )
-            values.append(int(cell))
-        visits.append((values[0], values[1]))
-    if not visits:
-        raise ValueError("line 1: there are no rows, expected lines of round,client")
-    cohorts: list[list[int]] = [[] for _ in range(max(round for round, _ in visits))]
-    for round, client in visits:
-        cohorts[round - 1].append(client)
-    return cohorts
+    if len(content) > LARGEST_FILE:
+        raise ValueError(f"there are more than the {LARGEST_FILE:,} characters that are allowed: give fewer rounds")
+    # What is no UTF-8 becomes a mark that is refused with its line below; so is the zero that binary files and UTF-16 are full of.
+    text = (
+        content.decode("utf-8-sig", errors="replace") if isinstance(content, bytes) else content.removeprefix("\ufeff")
+    )
+    rows = csv.reader(io.StringIO(text, newline=""))
+    cohorts: dict[int, dict[int, int]] = {}  # round -> client -> the line that names it
+    try:
+        for row in rows:
+            _add(cohorts, row, rows.line_num)
+    except csv.Error as error:
+        raise ValueError(f"line {rows.line_num}: cannot be read as CSV ({error}): expected round,client") from None
+    if not cohorts:
+        raise ValueError("line 1: there are no rows, expected lines of round,client, as in 1,0")
+    return [list(cohorts.get(round, ())) for round in range(1, max(cohorts) + 1)]
+
+
+def _add(cohorts: dict[int, dict[int, int]], row: list[str], line: int) -> None:
+    """Take up one row of round,client."""
+    cells = [cell.strip() for cell in row]
+    if not any(cells) or (not cohorts and [cell.lower() for cell in cells] == ["round", "client"]):
+        return
+    if any(mark in cell for cell in cells for mark in "\ufffd\0"):
+        raise ValueError(
+            f"line {line}: this is not plain text in UTF-8: save the file as CSV (UTF-8), with lines of round,client"
+        )
+    if len(cells) != 2:
+        columns = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
+        raise ValueError(f"line {line} has {columns}, expected 2 with a comma between: round,client")
+    round, client = (
+        _whole(cell, least, f"line {line}, column {column} ({name})")
+        for column, (name, cell, least) in enumerate(zip(("round", "client"), cells, (1, 0), strict=True), start=1)
+    )
+    before = cohorts.setdefault(round, {}).setdefault(client, line)
+    if before != line:
+        raise ValueError(
+            f"line {line}, column 2 (client): round {round} has client {client} already, in line {before}: name each once"
+        )
+
+
+def _whole(cell: str, least: int, where: str) -> int:
+    """The whole number in a cell; so long a number that it cannot be one is refused unread."""
+    if not cell.isdecimal() or len(cell) > 20 or not least <= int(cell) <= MOST:
+        got = cell if len(cell) <= 20 else f"{cell[:20]}…"
+        raise ValueError(f"{where}: got {got!r}, expected a whole number from {least} to {MOST:,}")
+    return int(cell)

@@ -19,6 +19,31 @@ TITLES: dict[str, str] = {
     "lenet5": "LeNet-5",
 }
 
+# LaTeX: the scores of C labels for an image x of D numbers; * is a convolution with 5x5 kernels.
+FORMULAS: dict[str, str] = {
+    "softmax": r"h_w(x)=Wx+b,\quad d=C(D+1)",
+    "mlp": (
+        r"\begin{aligned}&h_w(x)=W_2\,\mathrm{relu}(W_1x+b_1)+b_2\\"
+        r"&W_1\in\mathbb R^{200\times D},\quad d=200(D+1)+201\,C\end{aligned}"
+    ),
+    "cnn": (
+        r"\begin{aligned}&h_w(x)=W_2\,\mathrm{relu}(W_1*x+b_1)+b_2\\"
+        r"&64\text{ kernels, at every second pixel}\end{aligned}"
+    ),
+    "fedavg_cnn": (
+        r"\begin{aligned}&x_1=\mathrm{pool}\,\mathrm{relu}(W_1*x+b_1),\quad 32\text{ kernels}\\"
+        r"&x_2=\mathrm{pool}\,\mathrm{relu}(W_2*x_1+b_2),\quad 64\text{ kernels}\\"
+        r"&h_w(x)=W_4\,\mathrm{relu}(W_3x_2+b_3)+b_4,\quad W_3x_2\in\mathbb R^{512}\end{aligned}"
+    ),
+    "lenet5": (
+        r"\begin{aligned}&x_1=\mathrm{pool}\,\mathrm{relu}(W_1*x+b_1),\quad 6\text{ kernels}\\"
+        r"&x_2=\mathrm{pool}\,\mathrm{relu}(W_2*x_1+b_2),\quad 16\text{ kernels}\\"
+        r"&x_3=\mathrm{relu}(W_3x_2+b_3)\in\mathbb R^{120}\\"
+        r"&x_4=\mathrm{relu}(W_4x_3+b_4)\in\mathbb R^{84}\\"
+        r"&h_w(x)=W_5x_4+b_5\end{aligned}"
+    ),
+}
+
 
 def shapes(model: str, image: tuple[int, int, int], labels: int) -> list[Shape]:
     """Parameter shapes of `model` on images (channels, height, width)."""

@@ -44,6 +44,7 @@ class ProblemParameters(Parameters):
 
     title: ClassVar[str]
     summary: ClassVar[str]
+    formula: ClassVar[str]  # LaTeX: f_i, the objective of client i
     kind: str
 
     def problem_with(self, num_clients: int) -> tuple[str, str] | None:

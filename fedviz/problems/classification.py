@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 class Classification(ProblemParameters):
     title: ClassVar = "Image classification"
     summary: ClassVar = "Clients hold labelled images and train one classifier together."
+    formula: ClassVar = (
+        r"\begin{aligned}&f_i(w)=-\frac1{n_i}\sum_{(x,y)\in\mathcal D_i}\log\mathrm{softmax}_y\,h_w(x)\\"
+        r"&f(w)=\sum_i p_if_i(w)\end{aligned}"
+    )
     kind: Literal["classification"] = "classification"
     dataset: Literal["fashion_mnist_mini", "fashion_mnist", "mnist", "emnist", "cifar10", "digits"] = parameter(
         "fashion_mnist_mini",

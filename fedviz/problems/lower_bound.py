@@ -40,8 +40,8 @@ class LowerBound(ProblemParameters):
     title: ClassVar = "Hard case"
     summary: ClassVar = "Two clients that pull apart in one direction, with steep, flat and noisy directions besides."
     formula: ClassVar = (
-        r"f_i(x)=\tfrac{\mu}{2}(x_1-c)^2+\tfrac{H}{2}\bigl(x_2-\sqrt{\mu/H}\,c\bigr)^2"
-        r"+\tfrac{H}{8}\bigl(x_3^2+\max(x_3,0)^2\bigr)+\tfrac{a_i}{4}x_4^2\pm\zeta x_4,\quad a=(L,\lambda)"
+        r"\begin{aligned}f_i(x)=\;&\tfrac{\mu}{2}(x_1-c)^2+\tfrac{H}{2}\bigl(x_2-\sqrt{\mu/H}\,c\bigr)^2\\"
+        r"&+\tfrac{H}{8}\bigl(x_3^2+\max(x_3,0)^2\bigr)\\&+\tfrac{a_i}{4}x_4^2\pm\zeta x_4,\quad a=(L,\lambda)\end{aligned}"
     )
     kind: Literal["lower_bound"] = "lower_bound"
     steep: float = _curvature(16.0, "H", "Of the steep and of the noisy direction.")

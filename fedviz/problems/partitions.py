@@ -30,6 +30,7 @@ class PartitionParameters(Parameters):
 
     title: ClassVar[str]
     summary: ClassVar[str]
+    formula: ClassVar[str]  # LaTeX: which labels a client has, of C in all; n samples go to N clients
     name: str
 
     def deal(self, labels: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
@@ -59,6 +60,7 @@ def shuffled(count: int, seed: int) -> NDArray[np.int64]:
 class Iid(PartitionParameters):
     title: ClassVar = "Identical (iid)"
     summary: ClassVar = "Samples are shuffled and dealt equally: all clients look alike."
+    formula: ClassVar = r"\Pr(y\mid i)=\Pr(y),\quad n_i=\frac nN"
     name: Literal["iid"] = "iid"
 
     def deal(self, labels: NDArray[np.int64], num_clients: int, seed: int) -> Indices:
@@ -69,6 +71,10 @@ class Similarity(PartitionParameters):
     title: ClassVar = "Similarity"
     summary: ClassVar = (
         "A share s of the data is dealt at random; the rest goes by label, so that each client has mostly one label."
+    )
+    formula: ClassVar = (
+        r"\begin{aligned}&\Pr(y\mid i)\approx s\,\Pr(y)+(1-s)\,\mathbf 1[y=y_i]\\"
+        r"&y_i=\lfloor Ci/N\rfloor,\quad i=0,\dots,N-1\end{aligned}"
     )
     name: Literal["similarity"] = "similarity"
     similarity: float = parameter(
@@ -138,6 +144,10 @@ class Dirichlet(PartitionParameters):
     title: ClassVar = "Dirichlet"
     summary: ClassVar = (
         "Label shares are drawn at random; a small alpha makes clients very different, a large one makes them alike."
+    )
+    formula: ClassVar = (
+        r"\begin{aligned}&\Pr(\cdot\mid i)\sim\mathrm{Dir}(\alpha\mathbf 1_C)\ \text{ for each client, or}\\"
+        r"&\Pr(\cdot\mid y)\sim\mathrm{Dir}(\alpha\mathbf 1_N)\ \text{ for each class}\end{aligned}"
     )
     name: Literal["dirichlet"] = "dirichlet"
     alpha: float = parameter(
@@ -214,6 +224,10 @@ class Dirichlet(PartitionParameters):
 class Shards(PartitionParameters):
     title: ClassVar = "Label shards"
     summary: ClassVar = "The data is sorted by label and cut into shards; each client gets a few at random."
+    formula: ClassVar = (
+        r"\begin{aligned}&B_1,\dots,B_{aN}:\ \text{the data by label, in pieces}\\"
+        r"&\mathcal D_i=B_{\sigma(ai+1)}\cup\dots\cup B_{\sigma(ai+a)},\quad\sigma\text{ random}\end{aligned}"
+    )
     name: Literal["shards"] = "shards"
     shards_per_client: int = parameter(
         2,

@@ -79,6 +79,7 @@ class Simulation:
         if self.clusters is None:
             majority = config.problem.majority_labels(config.num_clients, config.seed)
             self.measured_clusters = None if majority is None else np.unique(majority, return_inverse=True)[1]
+        self.expected_staleness = self._expected_staleness()
         self.seconds = time.perf_counter() - began
 
     def _setting(self) -> Setting:
@@ -200,10 +201,22 @@ class Simulation:
             checkpoint=checkpoint,
         )
 
+    def _expected_staleness(self) -> float | None:
+        """What chance lets expect of `staleness` in the long run; None without memories, or where there is no formula for it."""
+        windowed = hasattr(self.algorithm, "window")  # renews its memories at the ends of windows alone
+        if self.algorithm.remembers is None or windowed:
+            return None
+        own = np.arange(self.config.num_clients)
+        return self.participation.expected_age(own if self.clusters is None else self.clusters)
+
     def _diagnostics(self, round: int) -> dict[str, float]:
-        """For a method with memories: their mean age in rounds, and the share of clients whose memory is still empty."""
+        """For a method with memories: their mean age in rounds, and the share of clients whose memory is still empty.
+
+        The mean is over memories that are filled, so it is below the expected one as long as the run is young.
+        """
         if self.algorithm.remembers is None:
             return {}
+        expected = {} if self.expected_staleness is None else {"expected_staleness": self.expected_staleness}
         last = self.last_visit
         if self.algorithm.remembers == "cluster":
             assert self.clusters is not None
@@ -212,7 +225,8 @@ class Simulation:
             last = newest[self.clusters]
         warm = (last > 0) | self.algorithm.starts_warm
         ages = round + 1 - last[warm]  # the age that the next round will find
-        return {"cold": float(1 - warm.mean()), **({"staleness": float(ages.mean())} if len(ages) else {})}
+        measured = {"staleness": float(ages.mean())} if len(ages) else {}
+        return {"cold": float(1 - warm.mean()), **measured, **expected}
 
     def _hint(self) -> str:
         if self.last_visit.max() == 0:

@@ -17,6 +17,7 @@ import streamlit as st
 from fedviz.algorithms import ALGORITHMS
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.papers.presets import PRESETS
+from fedviz.participation.trace import LARGEST_FILE
 from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
 from fedviz.ui.settings import TOP, Draft, Setting
@@ -29,6 +30,7 @@ SEGMENTS_WIDTH = 36  # characters that fit into one row of segments, with four f
 DIFFERENCES = ("quantity_skew", "feature_skew", "feature_strength", "weights")
 _TEX = {"η": r"\eta"}
 SELECT_WIDTH = 26  # characters that fit into a select box
+LONGEST_WRITTEN = 20_000  # characters of a list that a visitor may want to see and edit
 LARGEST_TYPED = 2**53 - 1  # beyond it a browser's numbers are no longer whole
 
 
@@ -88,11 +90,15 @@ def show(form: Form) -> None:
     clusters = [s for s in TOP["algorithm"].inside(draft()["algorithm"]) if s.name in ("clusters", "clustering")]
     with st.container(gap="small"):
         _group(form, TOP["algorithm"], leave_out=clusters)
+        if form.config:
+            st.caption(words.method_costs(form.config))
         _compare_with(form)
     _data(form)
     with st.container(gap="small"):
         _group(form, TOP["participation"])
         preview.participation(form.config)
+        if form.config:
+            st.caption(_typeset(words.turns(form.config)))
     for setting in clusters:
         _control(form, setting)
     with st.expander("Training", icon=":material/tune:", key="training"):
@@ -303,10 +309,42 @@ def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
 
 
 def _text(form: Form, setting: Setting) -> None:
-    key = f"w.{setting.key}"
-    _put(key, draft()[setting.key])
-    st.text_area(
-        _label(setting), key=key, help=_tooltip(form, setting), height=90, on_change=_write, args=(key, setting.key)
+    """A list, written by hand; or from a file, where lists come as files."""
+    key, value = f"w.{setting.key}", draft()[setting.key]
+    if setting.path in settings.TABLES:
+        _upload(setting)
+    if isinstance(value, settings.Unreadable):
+        value = ""
+    if len(value) > LONGEST_WRITTEN:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(f"{setting.about['label']}: {len(value):,} characters, too long to show here.")
+            st.button(
+                "Empty it", key=f"{key}.empty", on_click=draft().update, args=({setting.key: ""},), type="tertiary"
+            )
+    else:
+        _put(key, value)
+        st.text_area(
+            _label(setting), key=key, help=_tooltip(form, setting), height=90, on_change=_write, args=(key, setting.key)
+        )
+    if form.config and (found := words.found(setting.path, form.config)):
+        st.caption(found)
+
+
+def _upload(setting: Setting) -> None:
+    """Takes up a file and is empty again: what was read stands in the control below it, or else what is wrong with it."""
+    count = f"{setting.key}.files"
+    key = f"w.{setting.key}.file.{st.session_state.setdefault(count, 0)}"
+
+    def take() -> None:
+        file = st.session_state[key]
+        if file is None:
+            return
+        draft()[setting.key] = settings.from_file(setting, file.name, file.getvalue())
+        st.session_state[count] += 1
+
+    megabytes = LARGEST_FILE // 1_000_000
+    st.file_uploader(
+        f"{setting.about['label']} from a CSV file", type="csv", key=key, on_change=take, max_upload_size=megabytes
     )
 
 

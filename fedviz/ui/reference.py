@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fedviz.catalogue import KINDS, Entry, allowed, catalogue, default_of
+from fedviz.ui.page import STYLE
 from fedviz.ui.words import escape
 
 WIDTH = 960  # pixels; longer lines are hard to read
@@ -12,6 +13,7 @@ WIDTH = 960  # pixels; longer lines are hard to read
 
 def show() -> None:
     """The whole page: a tab for each kind, a card for each thing."""
+    st.html(STYLE)
     with st.container(width=WIDTH):
         st.page_link("pages/simulate.py", label="Back to the simulation", icon=":material/arrow_back:")
         st.header("Reference", anchor=False)

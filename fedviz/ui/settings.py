@@ -7,7 +7,8 @@ holds the tag of the chosen one, and the fields of each candidate under that tag
     draft["algorithm"] = "fedprox"            draft["algorithm.fedprox.mu"] = 0.1
     draft["participation"] = "uniform"        draft["participation.uniform.clients_per_round"] = 5
 
-Values are what the widgets hold: numbers, booleans, ids, and JSON text for lists.
+Values are what the widgets hold: numbers, booleans, ids, and text for lists: JSON, or CSV where `TABLES` names a reader for it. What is
+in an uploaded file that cannot be read is held as the `Unreadable` that says why, so that it is refused like any other value.
 """
 
 from __future__ import annotations
@@ -25,9 +26,21 @@ from pydantic.fields import FieldInfo
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.parameters import Parameters, shown
 from fedviz.participation import PATTERNS
+from fedviz.participation.trace import read_csv
 from fedviz.problems import Quadratics
 
 Draft = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """In place of the list that an uploaded file should have held: why it does not."""
+
+    why: str
+
+
+# Lists that may also be given as CSV, typed or as a file: path -> reader, which raises ValueError with line and column.
+TABLES: dict[str, Callable[[str | bytes], Any]] = {"participation.cohorts": read_csv}
 
 
 @dataclass(frozen=True)
@@ -144,8 +157,9 @@ def to_draft(config: SimulationConfig) -> Draft:
     return draft
 
 
-def to_values(draft: Draft) -> dict[str, Any]:
-    """The nested values that `SimulationConfig.read` takes, of the choices made in the draft."""
+def to_values(draft: Draft) -> tuple[dict[str, Any], dict[str, str]]:
+    """(the nested values that `SimulationConfig.read` takes, of the choices made in the draft; path -> why one cannot be read)."""
+    unreadable: dict[str, str] = {}
 
     def collect(settings: list[Setting]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -156,19 +170,24 @@ def to_values(draft: Draft) -> dict[str, Any]:
             value = draft[setting.key]
             if setting.kind == "group":
                 values[setting.name] = {setting.tag: value, **collect(setting.inside(value))}
-            else:
+                continue
+            try:
                 values[setting.name] = _from_widget(setting, value)
+            except ConfigError as error:
+                unreadable.update(error.problems)
         return values
 
-    return collect(list(TOP.values()))
+    return collect(list(TOP.values())), unreadable
 
 
 def read(draft: Draft, **changes: Any) -> tuple[SimulationConfig | None, dict[str, str]]:
     """(the draft's config, {}) or (None, path -> what is wrong there)."""
+    values, unreadable = to_values(draft)
     try:
-        return SimulationConfig.read(to_values(draft) | changes), {}
+        config = SimulationConfig.read(values | changes)
+        return (None, unreadable) if unreadable else (config, {})
     except ConfigError as error:
-        return None, dict(error.problems)
+        return None, dict(error.problems) | unreadable
 
 
 def chosen(draft: Draft) -> Iterator[Setting]:
@@ -216,15 +235,33 @@ def _to_widget(setting: Setting, value: Any) -> Any:
 
 
 def _from_widget(setting: Setting, value: Any) -> Any:
-    """Text is read as JSON where it is JSON; what cannot be read goes on as it is and is refused with its name."""
+    """Text is read as JSON where it is JSON; what cannot be read goes on as it is and is refused with its name.
+
+    Raises ConfigError for what should be CSV and is not.
+    """
+    if isinstance(value, Unreadable):
+        raise ConfigError([(setting.path, value.why)])
     if not isinstance(value, str) or (setting.kind == "choice" and value in setting.about["choices"]):
         return value
     if setting.optional and not value.strip():
         return None
+    if setting.path in TABLES and value.strip() and not value.lstrip().startswith("["):
+        try:
+            return TABLES[setting.path](value)
+        except ValueError as error:
+            raise ConfigError([(setting.path, str(error))]) from None
     try:
         return json.loads(value)
     except (ValueError, RecursionError):  # not JSON, or nested beyond all sense
         return value
+
+
+def from_file(setting: Setting, name: str, content: bytes) -> str | Unreadable:
+    """The draft's value after a file of CSV was uploaded: its list, or what is wrong with it."""
+    try:
+        return str(_to_widget(setting, TABLES[setting.path](content)))
+    except ValueError as error:
+        return Unreadable(f"in {name}: {error}")
 
 
 def _trace(draft: Draft) -> Draft:

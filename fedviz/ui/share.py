@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,6 +12,7 @@ from fedviz.config import SimulationConfig
 from fedviz.runs import export
 from fedviz.runs.run import Run
 
+LONGEST_COMMAND = 8_000  # characters: the shell of Windows takes 8,191
 PYTHON = r".venv\Scripts\python" if os.name == "nt" else ".venv/bin/python"  # as the README writes it
 
 
@@ -29,10 +31,10 @@ def share(run: Run | None) -> None:
         st.code(link(run.id), language=None, wrap_lines=True)
         beside = f", then {run.reference.config.algorithm.title} to compare with" if run.reference else ""
         st.markdown(f"The same without a browser, in fedviz's folder{beside}:")
-        for each in (run, run.reference):
-            if each is not None:
-                st.code(command(each.config), language="bash", wrap_lines=True)
         name = f"fedviz-{run.config.algorithm.name}-{run.id[:8]}"
+        for each, file in ((run, f"{name}.json"), (run.reference, f"{name}-reference.json")):
+            if each is not None:
+                _command(each, file)
         with st.container(horizontal=True):
             _download(run, "Download CSV", f"{name}.csv")
             if run.reference is not None:
@@ -52,6 +54,27 @@ def link(run_id: str) -> str:
 def command(config: SimulationConfig) -> str:
     """The command line of a config, with the Python that bootstrap.py has made."""
     return PYTHON + config.to_command().removeprefix("python")
+
+
+def _command(run: Run, file_name: str) -> None:
+    """The command line of a run; with a list too long for one, the settings as a file and the command that reads it."""
+    whole = command(run.config)
+    if len(whole) > LONGEST_COMMAND:
+        title, count = run.config.algorithm.title, f"{len(whole):,}"
+        st.markdown(
+            f"These settings hold a list too long for a command line ({count} characters): keep them as a file first."
+        )
+        st.download_button(
+            f"Settings as JSON ({title})",
+            data=lambda: json.dumps(run.config.to_dict()),
+            file_name=file_name,
+            mime="application/json",
+            icon=":material/download:",
+            on_click="ignore",
+            key=f"download-{file_name}",
+        )
+        whole = f"{PYTHON} -m fedviz run --config {file_name}"
+    st.code(whole, language="bash", wrap_lines=True)
 
 
 def _download(run: Run, label: str, file_name: str) -> None:

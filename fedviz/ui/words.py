@@ -12,6 +12,7 @@ from fedviz.algorithms.fedvarp import FedVARPParameters
 from fedviz.algorithms.mifa import MIFAParameters
 from fedviz.algorithms.scaffold import ScaffoldParameters
 from fedviz.algorithms.sgd import SGDParameters
+from fedviz.catalogue import costs
 from fedviz.config import SimulationConfig
 from fedviz.figures.style import number as number  # the page asks here for all its words
 from fedviz.figures.style import percent as percent
@@ -314,6 +315,64 @@ def live_value(path: str, config: SimulationConfig) -> str:
     return values.get(path, "")
 
 
+def turns(config: SimulationConfig) -> str:
+    """What theory asks of the participation pattern, before a run: P, p_sample, rho^2, and whether rounds may be empty."""
+    facts = config.participation.facts(config.num_clients)
+    window = f"In {facts.window:,} rounds (the window P)" if facts.window > 1 else "In a round (the window P = 1)"
+    said = []
+    if facts.seen_in_window is not None:
+        said.append(
+            f"{window} a client takes part with a chance of p_sample = {percent(facts.seen_in_window, trim=True)}."
+        )
+    elif facts.window > 1:
+        said.append(f"The pattern starts again after {facts.window:,} rounds (the window P).")
+    if facts.rho_squared is not None:
+        said.append(
+            f"Weights: ρ² = {number(facts.rho_squared, trim=True)}, where 1 is a single client that decides alone."
+        )
+    never = (
+        "No round is empty."
+        if facts.empty == 0
+        else f"A round is empty with a chance of {percent(facts.empty, trim=True)}."
+    )
+    return " ".join([*said, never])
+
+
+def method_costs(config: SimulationConfig) -> str:
+    """What the algorithm remembers and sends, as formulas and with this run's numbers."""
+    method, d = config.algorithm, config.problem.dimension()
+    formulas, vectors = costs(type(method)), method.state_vectors(config.num_clients)
+    memory, down, up = (
+        formulas[what].removesuffix(" numbers")
+        for what in ("memory", "sent to a participant in a round", "sent by a participant in a round")
+    )
+    size = in_words(vectors * d * config.problem.itemsize())
+    remembered = (
+        f"Remembers {memory} = {vectors * d:,} numbers ({size})."
+        if vectors
+        else "Remembers nothing from round to round."
+    )
+    return f"{remembered} In a round each participant receives {down} and sends {up}; d = {d:,}."
+
+
+def found(path: str, config: SimulationConfig) -> str:
+    """What was found in a list that may come from a file. Empty where there is nothing to add."""
+    if path != "participation.cohorts" or not isinstance(config.participation, Trace):
+        return ""
+    cohorts = config.participation.cohorts
+    sizes = sorted({len(cohort) for cohort in cohorts})
+    each = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    empty, known = sum(not cohort for cohort in cohorts), len(set().union(*cohorts))
+    return (
+        f"Found {_count(len(cohorts), 'round')} of {each} client{'' if sizes == [1] else 's'}, "
+        f"{_count(known, 'different client')} in all" + (f"; nobody in {_count(empty, 'round')}." if empty else ".")
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 # A term a line, to fit on a phone.
 ERROR_FORMULA = (
     r"\begin{aligned}\mathbb E\lVert v-\nabla f\rVert^2=\;&"
@@ -406,7 +465,9 @@ CHART_HELP = {
     ),
     "heterogeneity": (
         "Above, how far the clients' gradients lie from their mean: over all clients, and within groups of similar ones; and how far what "
-        "is remembered lies from the present gradient. Below, for methods with memories, how many rounds old these are on average; "
+        "is remembered lies from the present gradient. Below, for methods with memories, how many rounds old these are on average; the "
+        "dotted line, where it can be worked out, is the age that chance leads one to expect in the long run, over a whole window where "
+        "clients take turns. A young run lies below it, for nothing is older than the run and memories not filled yet do not count; "
         "grey rounds are those in which some clients had not been seen yet."
     ),
     "windows": (

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from fedviz.catalogue import KINDS, catalogue
 from fedviz.config import SimulationConfig
 from fedviz.runs.columns import Records
 from fedviz.runs.manager import RunManager
@@ -296,6 +297,31 @@ def test_it_looks_right(server: Server, browser: Browser, finished: str, width: 
     visit.page.set_viewport_size({"width": width, "height": 2300 if width > 1000 else 4200})
     visit.page.wait_for_timeout(700)
     visit.page.screenshot(path=ARTIFACTS / f"{name}-whole.png")
+    visit.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_reference_page_typesets_every_formula_within_its_card(
+    server: Server, browser: Browser, width: int, height: int, scheme: str
+) -> None:
+    visit = Visit(browser, server.url, width=width, height=height, scheme=scheme)
+    visit.page.get_by_role("link", name="All methods, problems and settings").click()
+    for kind, title in KINDS.items():
+        visit.page.get_by_role("tab", name=title, exact=True).click()
+        panel = visit.page.get_by_role("tabpanel").filter(visible=True)
+        expected = sum(bool(entry["formula"]) for entry in catalogue()[kind].values())
+        expect(panel.locator(".katex-display")).to_have_count(expected)
+        written = panel.locator(".katex-html").all_text_contents()
+        assert not [text for text in written if "\\" in text]  # a command that KaTeX does not know, left as it stands
+        beyond_its_card = panel.locator("table, .katex-html .base").evaluate_all(
+            """(all) => all.filter((e) => {
+                const text = e.closest('[data-testid="stMarkdown"]').getBoundingClientRect();
+                return e.getBoundingClientRect().right > text.right + 1;
+            }).map((e) => e.textContent.slice(0, 60))"""
+        )
+        assert beyond_its_card == []
+        visit.page.screenshot(path=ARTIFACTS / f"reference-{kind}-{width}x{height}-{scheme}.png")
     visit.close()
 
 

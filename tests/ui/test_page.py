@@ -151,7 +151,7 @@ PATTERN_FORMS = {
     "cyclic": TURNS | {"Drawn"},
     "stochastic_cyclic": TURNS | {r"Available on duty ($a_{\mathrm{on}}$)", r"Available off duty ($a_{\mathrm{off}}$)"},
     "bernoulli": {"Chance to take part (a)", "Participants are"},
-    "markov": {"Mean time on", "Mean time off"},
+    "markov": {r"Mean time on ($T_{\mathrm{on}}$)", r"Mean time off ($T_{\mathrm{off}}$)"},
     "trace": {"Cohorts", "Start over at the end"},
 }
 
@@ -170,7 +170,7 @@ def test_every_algorithm_and_pattern_has_a_form(open_page, key, forms):
 def test_the_form_has_the_data_the_model_and_the_measuring(open_page):
     page = open_page()
     assert len(page.selectbox(key="w.problem.classification.dataset").options) == 6
-    assert len(page.selectbox(key="w.problem.classification.model").options) == 4
+    assert len(page.selectbox(key="w.problem.classification.model").options) == 5
     assert {"Unequal amounts", "Unlike images", "Clients count ($p_{i}$)"} <= labels(page)
     assert {"Decomposition", "Repetitions (J)", "Clients probed (Q)", "Check every"} <= labels(page)
     assert "How unlike" not in labels(page)
@@ -238,6 +238,122 @@ def test_quadratics_can_be_run_as_they_are_or_written_out(open_page):
     page.text_area(key="w.problem.quadratics.curvature").set_value(" ").run()
     assert not button(page, "run").disabled
     assert page.number_input(key=drawn).value == 1
+
+
+def test_costs_and_theory_stand_beside_the_controls_before_a_run(open_page):
+    page = open_page()
+    assert r"In a round (the window P = 1) a client takes part with a chance of $p_{\mathrm{sample}}$ = 5 %" in said(
+        page
+    )
+    assert "Remembers (N + 1)·d = 792,850 numbers (3.17 MB)" in said(page)
+    page.number_input(key=FAR).set_value(20).run()
+    assert "ρ² = 0.05" in said(page)
+    page.selectbox(key="w.algorithm").set_value("fedavg").run()
+    assert "Remembers nothing" in said(page)
+    sidebar = [str(getattr(element, "value", "")) for element in page.sidebar]
+    keys = [getattr(element, "key", None) for element in page.sidebar]
+    costs, turns = (next(i for i, text in enumerate(sidebar) if words in text) for words in ("Remembers", "ρ²"))
+    assert keys.index("w.algorithm") < costs < keys.index("w.compare_with") < keys.index("w.participation") < turns
+    page.number_input(key=FAR).set_value(101).run()  # what cannot be run has no numbers
+    assert "ρ²" not in said(page)
+
+
+TRACE = "w.participation.trace.cohorts"
+
+
+def with_trace(open_page, **changes: object) -> AppTest:
+    """The page with three parabolas and the pattern Trace, whose example is replaced below."""
+    problem = SMALL["problem"] | {"curvature": [[2.0]] * 3, "linear": [[1.0], [0.0], [-1.0]]}
+    pattern = {"pattern": "trace", "cohorts": [[0]], "repeat": True}
+    return open_with(open_page, small(problem=problem, num_clients=3, participation=pattern, **changes))
+
+
+def upload(page: AppTest, name: str, content: bytes) -> AppTest:
+    (uploader,) = page.file_uploader
+    return uploader.set_value((name, content, "text/csv")).run()
+
+
+def test_a_trace_comes_from_a_file(open_page, runs):
+    page = with_trace(open_page)
+    upload(page, "trace.csv", b"round,client\r\n1,2\r\n1,0\r\n3,1\r\n")
+    assert not page.exception
+    assert page.text_area(key=TRACE).value == "[[2, 0], [], [1]]"
+    assert page.file_uploader[0].value is None  # ready for the next one
+    assert "Found 3 rounds of 0 to 2 clients, 3 different clients in all; nobody in 1 round." in said(page)
+    button(page, "run").click().run()
+    finished(page, runs)
+    run = shown_run(page, runs)
+    assert run.config.participation.cohorts == [[2, 0], [], [1]]
+    assert [run.records.cohort(i).tolist() for i in range(7)] == [[], [0, 2], [], [1], [0, 2], [], [1]]
+    assert any("--set 'participation.cohorts=[[2,0],[],[1]]'" in code.value for code in page.code)
+    other = open_page(run=run.id)  # its link
+    assert other.text_area(key=TRACE).value == "[[2, 0], [], [1]]"
+
+
+def test_a_trace_is_typed_as_lines_or_as_lists(open_page):
+    page = with_trace(open_page)
+    for text in ("1,0\n2,1\n", "[[0], [1]]", "round,client\n2,1\n1,0"):
+        page.text_area(key=TRACE).set_value(text).run()
+        assert not page.exception
+        assert not button(page, "run").disabled
+        assert "Found 2 rounds of 1 client, 2 different clients in all." in said(page)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            b"round,client\n1,0\n2,one\n",
+            "In bad.csv: line 3, column 2 (client): got 'one', expected a whole number from 0",
+        ),
+        (b"1,0\n1,0\n", "In bad.csv: line 2, column 2 (client): round 1 has client 0 already, in line 1"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "In bad.csv: line 1: this is not plain text in UTF-8"),
+        ("1,0\n".encode("utf-16"), "In bad.csv: line 1: this is not plain text in UTF-8"),
+        (b"", "In bad.csv: line 1: there are no rows"),
+        (b"1,0\n2,3\n", "Round 2 names client 3, allowed 0 to 2"),
+    ],
+    ids=["a word", "twice", "binary", "UTF-16", "empty", "beyond N"],
+)
+def test_a_file_that_is_no_trace_is_refused_in_words_until_another_is_given(open_page, runs, content, message):
+    page = with_trace(open_page)
+    upload(page, "bad.csv", content)
+    assert not page.exception
+    assert message in said(page).replace("\\", "")
+    assert button(page, "run").disabled
+    assert message[0].lower() + message[1:] in button(page, "run").help
+    upload(page, "good.csv", b"1,0\n")
+    assert not button(page, "run").disabled
+    assert "bad.csv" not in said(page)
+    assert runs.recent(10) == []
+
+
+def test_what_is_typed_wrong_is_refused_with_line_and_column_and_stays_to_be_mended(open_page):
+    page = with_trace(open_page)
+    page.text_area(key=TRACE).set_value("1,0\n2,x").run()
+    assert not page.exception
+    assert "Line 2, column 2 (client): got 'x'" in said(page)
+    assert page.text_area(key=TRACE).value == "1,0\n2,x"
+    assert button(page, "run").disabled
+
+
+def test_a_long_trace_is_not_sent_to_the_browser_and_its_settings_are_a_file_to_keep(open_page, runs):
+    page = with_trace(open_page)
+    upload(page, "long.csv", b"".join(b"%d,%d\n" % (r, r % 3) for r in range(1, 5001)))
+    assert not page.exception
+    assert TRACE not in {area.key for area in page.text_area}
+    assert "too long to show here" in said(page)
+    assert "Found 5,000 rounds of 1 client, 3 different clients in all." in said(page)
+    button(page, "run").click().run()
+    finished(page, runs)
+    run = shown_run(page, runs)
+    assert "too long for a command line" in said(page)
+    assert any(code.value.endswith(f"run --config fedviz-fedvarp-{run.id[:8]}.json") for code in page.code)
+    assert max(len(code.value) for code in page.code) < 1000
+    page = open_page(run=run.id)  # its link carries the run's name alone
+    assert "Found 5,000 rounds" in said(page)
+    button(page, f"{TRACE}.empty").click().run()
+    assert page.text_area(key=TRACE).value == ""
+    assert button(page, "run").disabled
 
 
 def test_a_problem_for_two_clients_brings_them_along(open_page):

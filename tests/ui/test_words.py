@@ -139,3 +139,59 @@ def test_a_trace_in_which_nobody_takes_part_can_be_spoken_of():
         assert len(words.looking_at(config, None)) == 3
         assert words.title(config)
         assert words.live_value("rounds", config)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        ("full", ["p_sample = 100 %", "ρ² = 0.01,", "No round is empty."]),
+        (
+            {"pattern": "uniform", "clients_per_round": 20},
+            ["In a round", "p_sample = 20 %", "ρ² = 0.05,", "No round is empty."],
+        ),
+        (
+            {"pattern": "regularized", "clients_per_round": 4},
+            ["In 25 rounds (the window P)", "p_sample = 100 %", "ρ² = 0.25,"],
+        ),
+        # 5 of 20 on duty, in each of 4 rounds: 1 - (3/4)^4
+        ("cyclic", ["In 20 rounds (the window P)", "p_sample = 68.4 %", "ρ² = 0.2,", "No round is empty."]),
+        # (1 - 0.8)^20 (1 - 0.1)^80 = 1.0e-14 · 2.2e-4
+        ("stochastic_cyclic", ["starts again after 20 rounds (the window P)", "empty with a chance of 2.29×10⁻¹⁶ %"]),
+        (
+            {"pattern": "bernoulli", "chance": 0.05},
+            ["In a round", "p_sample = 5 %", "empty with a chance of 0.592 %"],
+        ),  # 0.95^100
+        ({"pattern": "markov", "mean_on": 5.0, "mean_off": 95.0}, ["p_sample = 5 %", "empty with a chance of 0.592 %"]),
+        (
+            {"pattern": "trace", "cohorts": [[0], [], [1], [2]], "repeat": True},
+            ["starts again after 4 rounds (the window P)", "empty with a chance of 25 %"],
+        ),
+    ],
+    ids=lambda x: x["pattern"] if isinstance(x, dict) else x if isinstance(x, str) else "",
+)
+def test_what_theory_asks_of_a_pattern_is_said_with_its_numbers(pattern, parts):
+    said = words.turns(config(pattern=pattern))
+    for part in parts:
+        assert part in said, said
+    assert ("ρ²" in said) == any("ρ²" in part for part in parts)
+    assert ("p_sample" in said) == any("p_sample" in part for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [  # softmax regression on 28 x 28 images with 10 labels: d = 785 · 10, in numbers of 4 bytes; N = 100
+        (
+            "fedavg",
+            "Remembers nothing from round to round. In a round each participant receives d and sends d; d = 7,850.",
+        ),
+        (
+            "scaffold",
+            "Remembers (N + 1)·d = 792,850 numbers (3.17 MB). In a round each participant receives 2d and sends 2d; d = 7,850.",
+        ),
+        ("cluster_fedvarp", "Remembers (K + 1)·d = 86,350 numbers (345 kB)."),  # K = 10
+        ("fedadam", "Remembers 2d = 15,700 numbers (62.8 kB)."),
+    ],
+    ids=lambda x: x if " " not in x else "",
+)
+def test_what_a_method_remembers_and_sends_is_said_as_a_formula_and_in_numbers(algorithm, said):
+    assert words.method_costs(config(algorithm)).startswith(said)

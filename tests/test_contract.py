@@ -16,7 +16,7 @@ from fedviz.participation import PATTERNS
 from fedviz.problems import datasets
 from fedviz.problems.architectures import TITLES
 from fedviz.problems.partitions import PARTITIONS
-from fedviz.simulation.local_pass import bring_back, evaluations
+from fedviz.simulation.local_pass import Pass, evaluations
 from fedviz.simulation.loop import Simulation, simulate
 from tests.problems import comparable, random_quadratics, small_classification
 
@@ -89,7 +89,7 @@ def test_the_direction_has_no_side_effect_and_costs_are_as_declared(algorithm: s
     for round in range(1, 6):
         run.advance(round)
     ids = np.array([1, 4])
-    result = bring_back(config, run.problem, run.algorithm, run.state, run.w, ids, 6)
+    result = Pass(config, run.problem, run.algorithm, run.state, run.w, ids, 6).make()
     cohort = Cohort(6, torch.tensor(ids), torch.full((2,), 0.5, dtype=torch.float64))
     before, w = {name: tensor.clone() for name, tensor in run.state.items()}, run.w.clone()
     first = run.algorithm.direction(run.state, cohort, result)

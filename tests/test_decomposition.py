@@ -15,7 +15,7 @@ from fedviz.algorithms import Cohort, LocalResult
 from fedviz.config import SimulationConfig
 from fedviz.simulation.decomposition import Probe
 from fedviz.simulation.estimators import Sample, Stratum
-from fedviz.simulation.local_pass import bring_back
+from fedviz.simulation.local_pass import Pass
 from fedviz.simulation.loop import Simulation, simulate
 from fedviz.simulation.records import Decomposition
 from tests.problems import ALGORITHMS, label_of, random_quadratics
@@ -47,7 +47,7 @@ def measure(run: Simulation, round: int = 8, **settings: Any) -> Decomposition:
 
 def updates_of_all(run: Simulation) -> Tensor:
     everyone = np.arange(run.config.num_clients)
-    return bring_back(run.config, run.problem, run.algorithm, run.state, run.w, everyone, 8).updates
+    return Pass(run.config, run.problem, run.algorithm, run.state, run.w, everyone, 8).make().updates
 
 
 def directions(run: Simulation, updates: Tensor) -> Tensor:
@@ -326,13 +326,13 @@ def test_a_window_is_split_exactly_on_the_path_taken(name: str, mode: str) -> No
         w, exact = run.w.clone(), gradient(run)
         if round > 4:
             each = [
-                bring_back(config, run.problem, run.algorithm, run.state, w, np.array([i]), round).updates[0]
+                Pass(config, run.problem, run.algorithm, run.state, w, np.array([i]), round).make().updates[0]
                 for i in range(6)
             ]
             steady = [
-                bring_back(
-                    config, run.problem, run.algorithm, run.state, w, np.array([i]), round, full_batch=True
-                ).updates[0]
+                Pass(config, run.problem, run.algorithm, run.state, w, np.array([i]), round, full_batch=True)
+                .make()
+                .updates[0]
                 for i in range(6)
             ]
             vbar, v_fb = torch.stack(each).mean(0), torch.stack(steady).mean(0)

@@ -5,7 +5,7 @@ f(w) = sum_i p_i f_i(w). Everything works on flat parameter vectors: one start v
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from fedviz.config import SimulationConfig
 
+# The local passes of one of several runs: its problem, w [d], clients [S], rule, round.
+PassOfRun = tuple["Problem", "Tensor", "NDArray[np.int64]", Rule, int]
 Progress = Callable[[str], None]  # told, in words, what is being prepared
 
 
@@ -119,6 +121,14 @@ class Problem:
             self.gradient(u, draws, step, out)
 
         return local_sgd(w.expand(len(clients), -1), gradient, rule)
+
+    def batch_key(self) -> Hashable:
+        """Equal for problems whose local passes can be one batch, see `together`."""
+        return id(self)
+
+    def together(self, passes: Sequence[PassOfRun]) -> list[tuple[Tensor, Tensor]]:
+        """`local_passes` of several runs whose problems have the same `batch_key`, as one batch."""
+        raise NotImplementedError
 
     def pass_evaluations(self, clients: NDArray[np.int64], steps: int) -> int:
         """Gradients of single samples that the local passes of `clients` take together."""

@@ -7,7 +7,7 @@ The data lies on the device once, in full precision, shared by all runs of the p
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from fedviz.problems.architectures import floats_per_sample
-from fedviz.problems.base import Evaluation
+from fedviz.problems.base import Evaluation, PassOfRun
 from fedviz.problems.classification import Classification
 from fedviz.problems.classifier import Classifier, normalised
 from fedviz.problems.datasets import Dataset, Info
@@ -37,6 +37,14 @@ class Draws:
     rows: Tensor
     weights: Tensor
     x: Tensor  # [S B, D], filled anew in every step: fresh memory each time would cost more than the copy itself
+
+    @staticmethod
+    def side_by_side(of_runs: list[Draws]) -> Draws:
+        """One for the clients of several runs, with smaller batches padded by samples of no weight."""
+        widest = max(draws.weights.shape[1] for draws in of_runs)
+        rows = torch.cat([F.pad(draws.rows, (0, widest - draws.rows.shape[2])) for draws in of_runs], 1)
+        weights = torch.cat([F.pad(draws.weights, (0, widest - draws.weights.shape[1])) for draws in of_runs])
+        return Draws(rows, weights, weights.new_empty(weights.numel(), of_runs[0].x.shape[1]))
 
 
 class TorchClassifier(Classifier):
@@ -90,6 +98,36 @@ class TorchClassifier(Classifier):
 
         in_parallel(train, range(len(clients)))
         return updates, raw
+
+    def batch_key(self) -> Hashable:
+        return id(self.train_x), type(self.model), len(self.order)
+
+    def together(self, passes: Sequence[PassOfRun]) -> list[tuple[Tensor, Tensor]]:
+        """Clients of all runs side by side; a run's rates and corrections are rows of their own."""
+        sizes = [len(clients) for _, _, clients, _, _ in passes]
+        rules = [rule for _, _, _, rule, _ in passes]
+        start = torch.cat([w.expand(size, -1) for (_, w, _, _, _), size in zip(passes, sizes, strict=True)])
+
+        def column(values: list[float | Tensor]) -> Tensor:
+            return start.new_tensor(np.repeat(np.array(values, dtype=float), sizes))[:, None]
+
+        correction = None
+        if any(rule.correction is not None for rule in rules):
+            correction = torch.zeros_like(start)
+            for part, rule in zip(correction.split(sizes), rules, strict=True):
+                if rule.correction is not None:
+                    part.copy_(rule.correction)
+        mu = column([rule.mu for rule in rules]) if any(rule.mu for rule in rules) else 0.0
+        rule = Rule(rules[0].steps, column([rule.client_lr for rule in rules]), correction, mu)
+        draws = Draws.side_by_side(
+            [problem.draws(clients, round, rule.steps) for problem, _, clients, rule, round in passes]
+        )
+
+        def gradient(u: Tensor, step: int, out: Tensor) -> None:
+            self.gradient(u, draws, step, out)
+
+        updates, raw = local_sgd(start, gradient, rule)
+        return list(zip(updates.split(sizes), raw.split(sizes), strict=True))
 
     def gradient(self, u: Tensor, draws: Draws, step: int, out: Tensor) -> Tensor:
         rows = draws.rows[step]

@@ -20,9 +20,9 @@ class Rule:
     """What a local pass does with its gradients."""
 
     steps: int
-    client_lr: float  # eta_c
+    client_lr: float | Tensor  # eta_c; [S, 1] where clients of several runs pass together
     correction: Tensor | None = None  # [S, d], fixed during the pass
-    mu: float = 0.0
+    mu: float | Tensor = 0.0
 
 
 def local_sgd(start: Tensor, gradient: Callable[[Tensor, int, Tensor], None], rule: Rule) -> tuple[Tensor, Tensor]:
@@ -32,7 +32,7 @@ def local_sgd(start: Tensor, gradient: Callable[[Tensor, int, Tensor], None], ru
     """
     u = start.clone()
     total, step_by = u.new_zeros(u.shape), u.new_empty(u.shape)  # total: of raw gradients
-    pull = u.new_zeros(u.shape) if rule.mu else None  # of mu (u - w)
+    pull = u.new_zeros(u.shape) if not isinstance(rule.mu, float) or rule.mu else None  # of mu (u - w)
     for step in range(rule.steps):
         gradient(u, step, step_by)
         total += step_by
@@ -42,7 +42,7 @@ def local_sgd(start: Tensor, gradient: Callable[[Tensor, int, Tensor], None], ru
             prox = (u - start).mul_(rule.mu)
             pull += prox
             step_by += prox
-        u.sub_(step_by, alpha=rule.client_lr)
+        u -= step_by.mul_(rule.client_lr)
     raw = total / rule.steps
     updates = raw.clone()
     if rule.correction is not None:

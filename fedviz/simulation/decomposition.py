@@ -31,7 +31,7 @@ from torch import Tensor
 from fedviz.algorithms import Cohort, LocalResult
 from fedviz.keyed_random import Purpose, subset, uniforms
 from fedviz.simulation.estimators import Ids, Sample, Stratum, choose
-from fedviz.simulation.local_pass import bring_back, evaluations
+from fedviz.simulation.local_pass import Pass, evaluations
 from fedviz.simulation.records import Decomposition
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Probe:
         """[Q, d] Delta_i of a repetition of the round's passes of clients `ids`."""
         what = (self.config, self.problem, self.algorithm, self.state, self.w)
         how: Any = {"replica": replica, "full_batch": full_batch, "between_steps": self.between_steps}
-        parts = [bring_back(*what, chunk, self.round, **how) for chunk in in_chunks(ids)]
+        parts = [Pass(*what, chunk, self.round, **how).make() for chunk in in_chunks(ids)]
         return torch.cat([part.updates for part in parts])
 
     def full_gradients(self) -> FullGradients:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedviz.simulation.clients import clusters_of, participation_of
 from fedviz.simulation.decomposition import Probe
 from fedviz.simulation.device import choose
 from fedviz.simulation.errors import Diverged
-from fedviz.simulation.local_pass import bring_back, evaluations
+from fedviz.simulation.local_pass import Pass, evaluations
 from fedviz.simulation.records import Checkpoint, Costs, Decomposition, RoundRecord, WindowDecomposition
 
 if TYPE_CHECKING:
@@ -47,12 +47,24 @@ def simulate(
     """
     run = Simulation(config, progress, between_steps)
     if resume_from is None:
-        run.begin()
-        yield run.record(0, np.empty(0, dtype=np.int64), [], None, run.seconds)
+        yield run.first()
     else:
         run.restore(resume_from)
     for round in range(run.round + 1, config.rounds + 1):
         yield run.advance(round)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A round whose local passes are still to be made."""
+
+    round: int
+    ids: NDArray[np.int64]
+    cohort: Cohort
+    probe: Probe
+    decomposition: Decomposition | None
+    work: Pass | None  # None where nobody takes part
+    seconds: float  # so far
 
 
 class Simulation:
@@ -104,10 +116,19 @@ class Simulation:
         self.last_visit, self.costs, self.round = checkpoint.last_visit.copy(), checkpoint.costs, checkpoint.round
         self.window = dict(checkpoint.window)
 
+    def first(self) -> RoundRecord:
+        """Record 0: the starting point, evaluated."""
+        self.begin()
+        return self.record(0, np.empty(0, dtype=np.int64), [], None, self.seconds)
+
     def advance(self, round: int) -> RoundRecord:
         """One round: measure if due, draw the cohort, train, step."""
-        began = time.perf_counter()
-        config = self.config
+        begun = self.begin_round(round)
+        return self.end_round(begun, None if begun.work is None else begun.work.make())
+
+    def begin_round(self, round: int) -> Begun:
+        """Everything up to the cohort's local passes, which somebody else may make."""
+        began, config = time.perf_counter(), self.config
         decomposition, law = None, self.participation.law(round)
         probe = Probe(
             config,
@@ -127,16 +148,23 @@ class Simulation:
         clients = torch.as_tensor(ids, device=self.w.device)
         scale = config.num_clients * self.participation.gain(len(ids)) / max(1, len(ids))  # N times q_i
         cohort = Cohort(round, clients, self.problem.client_weights[clients] * scale)
-        result = None
+        work = None
         if len(ids):
-            result = bring_back(
+            work = Pass(
                 config, self.problem, self.algorithm, self.state, self.w, ids, round, between_steps=self.between_steps
             )
-            self.last_visit[ids] = round
+        return Begun(round, ids, cohort, probe, decomposition, work, time.perf_counter() - began)
+
+    def end_round(self, begun: Begun, result: LocalResult | None) -> RoundRecord:
+        """The rest of a round, from what its passes brought; None where nobody took part. Raises Diverged."""
+        began, ids, cohort = time.perf_counter(), begun.ids, begun.cohort
+        if len(ids):
+            self.last_visit[ids] = begun.round
             self._charge(ids)
-        window = self._measure_window(probe, cohort, result)
+        window = self._measure_window(begun.probe, cohort, result)
         self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)
-        return self.record(round, ids, cohort.weights.tolist(), decomposition, time.perf_counter() - began, window)
+        seconds = begun.seconds + (0.0 if begun.work is None else begun.work.seconds) + time.perf_counter() - began
+        return self.record(begun.round, ids, cohort.weights.tolist(), begun.decomposition, seconds, window)
 
     def _measure_window(self, probe: Probe, cohort: Cohort, result: LocalResult | None) -> WindowDecomposition | None:
         """The parts of the window that ends with this round, if it is one that is measured."""

@@ -113,7 +113,8 @@ def show(form: Form) -> None:
             _control(form, TOP[name])
         for setting in TOP["probe"].parts:
             _control(form, setting)
-        _control(form, TOP["device"])
+        for name in ("device", "backend"):
+            _control(form, TOP[name])
         st.button("Back to the defaults", icon=":material/restart_alt:", on_click=reset, type="tertiary")
 
 

@@ -1,0 +1,80 @@
+"""Several runs, round by round together: other algorithms, seeds, rates, cohorts.
+
+Each run's records are those it has alone. On a CPU the runs share the cores, a run to a core, and the records are the same to the bit.
+On a GPU, where a cohort is too small to fill the device, the local passes of all runs that train the same model on the same images are one
+batch; sums of a larger batch may round differently, within 1e-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fedviz.problems.workers import in_parallel
+from fedviz.simulation.errors import Diverged
+from fedviz.simulation.local_pass import Pass
+from fedviz.simulation.loop import Simulation
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from fedviz.algorithms import LocalResult
+    from fedviz.config import SimulationConfig
+    from fedviz.problems import Progress
+    from fedviz.simulation.records import RoundRecord
+
+
+def simulate_many(
+    configs: Sequence[SimulationConfig],
+    *,
+    progress: Progress = lambda _: None,
+    between_steps: Callable[[], None] = lambda: None,
+    one_batch: bool | None = None,
+) -> Iterator[tuple[int, RoundRecord | Diverged]]:
+    """(which run, its record) of all runs, round by round; a run that diverges ends with its `Diverged` and holds nobody up.
+
+    A record's w and checkpoint are valid until the next round. one_batch: whether local passes that fit together are one batch;
+    None: on a GPU. Raises ProblemError where the data of a run cannot be had.
+    """
+    runs = dict(enumerate(Simulation(config, progress, between_steps) for config in configs))
+    batched = any(run.w.device.type != "cpu" for run in runs.values()) if one_batch is None else one_batch
+    for round in range(max((config.rounds for config in configs), default=-1) + 1):
+        present = {which: run for which, run in runs.items() if run.config.rounds >= round}
+        if round and batched:
+            records = _as_one_batch(list(present.values()), round)
+        else:
+            records = in_parallel(partial(_record, round), list(present.values()))
+        for which, record in zip(present, records, strict=True):
+            if isinstance(record, Diverged):
+                del runs[which]
+            yield which, record
+
+
+def _record(round: int, run: Simulation) -> RoundRecord | Diverged:
+    try:
+        return run.advance(round) if round else run.first()
+    except Diverged as end:
+        return end
+
+
+def _as_one_batch(runs: Sequence[Simulation], round: int) -> list[RoundRecord | Diverged]:
+    """Begin the round of every run, make all passes, end the round of every run."""
+    begun = [run.begin_round(round) for run in runs]
+    passes = [pending.work for pending in begun]
+    groups: dict[Hashable, list[int]] = {}
+    for which, work in enumerate(passes):
+        if work is not None:
+            groups.setdefault(work.fits_with(), []).append(which)
+    done: dict[int, LocalResult] = {}
+    for members in groups.values():
+        together = [work for which in members if (work := passes[which]) is not None]
+        done.update(zip(members, Pass.make_together(together), strict=True))
+
+    def end(which: int) -> RoundRecord | Diverged:
+        try:
+            return runs[which].end_round(begun[which], done.get(which))
+        except Diverged as failure:
+            return failure
+
+    return [end(which) for which in range(len(runs))]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedviz.config import ConfigError
-from fedviz.problems import kernels, workers
+from fedviz.problems import classifier_torch, kernels, workers
 from fedviz.simulation import device
 from fedviz.simulation.loop import simulate
 from tests.problems import ALGORITHMS, comparable, label_of, small_classification
@@ -199,3 +199,27 @@ def test_float64_has_the_digits_of_float64() -> None:
     )
     apart = float((single - double).abs().max())
     assert 0 < apart < 1e-6
+
+
+@pytest.mark.parametrize("algorithm", [{"name": "scaffold"}, {"name": "fedprox", "mu": 0.5}], ids=label_of)
+def test_a_replayed_pass_is_the_pass_itself(algorithm: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The buffers of a CUDA graph, with the steps themselves in the place of the graph; more kinds of cohorts than are kept."""
+    settings: dict[str, Any] = {
+        "participation": {"pattern": "bernoulli", "chance": 0.3},
+        "rounds": 12,
+        "backend": "torch",
+    }
+    plain = [comparable(record) for record in simulate(small_classification(algorithm, **settings))]
+    assert len({len(record["cohort"]) for record in plain}) > 3
+
+    real, made = classifier_torch.TorchClassifier.__init__, []
+
+    def recording(self: Any, *arguments: Any) -> None:
+        real(self, *arguments)
+        self.records = True
+        made.append(self)
+
+    monkeypatch.setattr(classifier_torch.TorchClassifier, "__init__", recording)
+    monkeypatch.setattr(classifier_torch, "RECORDED_AT_MOST", 2)
+    assert [comparable(record) for record in simulate(small_classification(algorithm, **settings))] == plain
+    assert len(made[0].recorded) == 2

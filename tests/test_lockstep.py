@@ -7,6 +7,7 @@ import torch
 
 from fedviz.config import SimulationConfig
 from fedviz.problems import workers
+from fedviz.problems.classifier_torch import TorchClassifier
 from fedviz.simulation.errors import Diverged
 from fedviz.simulation.lockstep import simulate_many
 from fedviz.simulation.loop import simulate
@@ -52,18 +53,22 @@ def test_runs_in_lockstep_are_those_alone_to_the_bit(backend: str) -> None:
             assert one == other
 
 
-@pytest.mark.parametrize("model", ["softmax", "mlp"])
-def test_runs_as_one_batch_are_those_alone_within_rounding(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("model", "recorded"), [("softmax", False), ("softmax", True), ("mlp", False)])
+def test_runs_as_one_batch_are_those_alone_within_rounding(
+    model: str, recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = {"kind": "classification", "model": model}
     several = configs(backend="torch", problem=problem, probe_every=0, eval_every=0)
     expected = [alone(config) for config in several]
     batches = []
-    from fedviz.problems.classifier_torch import TorchClassifier
-
     real = TorchClassifier.together
-    monkeypatch.setattr(
-        TorchClassifier, "together", lambda self, passes: batches.append(len(passes)) or real(self, passes)
-    )
+
+    def together_seen(self: TorchClassifier, passes: Any) -> Any:
+        batches.append(len(passes))
+        self.records = recorded
+        return real(self, passes)
+
+    monkeypatch.setattr(TorchClassifier, "together", together_seen)
     found = together(several, one_batch=True)
     assert max(batches) >= 5  # what has local passes and the same number of steps is one batch
     for ours, theirs in zip(found, expected, strict=True):

@@ -25,9 +25,11 @@ from fedviz.problems.feature_skew import skewed
 from fedviz.problems.local_sgd import Rule, local_sgd
 from fedviz.problems.models import Model
 from fedviz.problems.partitions import Indices
+from fedviz.problems.recorded_pass import RecordedPass
 from fedviz.problems.workers import in_parallel
 
 CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
+RECORDED_AT_MOST = 8  # kinds of passes, where the size of the cohort varies
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class TorchClassifier(Classifier):
         self.samples_at_once = CHUNK_BYTES // (itemsize * floats_per_sample(parameters.model, self.info.image))
         # On a CPU networks gain nothing from a batch of clients, and whole clients keep a core each busy.
         self.one_by_one = device == "cpu" and parameters.model != "softmax"
+        self.records = device == "cuda"
+        self.recorded: dict[Hashable, RecordedPass] = {}
         self.objective_weights = self.train_x.new_tensor(self.sample_weights)
 
     def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Draws:
@@ -79,6 +83,9 @@ class TorchClassifier(Classifier):
         replica: int = 0,
         between_steps: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, Tensor]:
+        if self.records:
+            between_steps()
+            return self._recorded(w, self.draws(clients, round, rule.steps, replica), rule, (rule.client_lr, rule.mu))
         if not self.one_by_one:
             return super().local_passes(w, clients, rule, round, replica, between_steps)
         rows, weights = self.minibatches(clients, round, rule.steps, replica)
@@ -99,6 +106,20 @@ class TorchClassifier(Classifier):
         in_parallel(train, range(len(clients)))
         return updates, raw
 
+    def _recorded(self, w: Tensor, draws: Draws, rule: Rule, rates: Hashable) -> tuple[Tensor, Tensor]:
+        """A pass by its recording, which is made where there is none yet; the one used least lately gives way.
+
+        w: [d], or [S, d] one for each client. rates: what tells the rates of the rule from others.
+        """
+        key = (draws.rows.shape, rates, rule.correction is None)
+        recorded = self.recorded.pop(key, None)
+        if recorded is None:
+            recorded = RecordedPass(self.gradient, w, draws, rule, capture=w.device.type == "cuda")
+        self.recorded[key] = recorded
+        if len(self.recorded) > RECORDED_AT_MOST:
+            del self.recorded[next(iter(self.recorded))]
+        return recorded(w, draws, rule.correction)
+
     def batch_key(self) -> Hashable:
         return id(self.train_x), type(self.model), len(self.order)
 
@@ -118,15 +139,15 @@ class TorchClassifier(Classifier):
                 if rule.correction is not None:
                     part.copy_(rule.correction)
         mu = column([rule.mu for rule in rules]) if any(rule.mu for rule in rules) else 0.0
-        rule = Rule(rules[0].steps, column([rule.client_lr for rule in rules]), correction, mu)
+        together = Rule(rules[0].steps, column([rule.client_lr for rule in rules]), correction, mu)
         draws = Draws.side_by_side(
             [problem.draws(clients, round, rule.steps) for problem, _, clients, rule, round in passes]
         )
-
-        def gradient(u: Tensor, step: int, out: Tensor) -> None:
-            self.gradient(u, draws, step, out)
-
-        updates, raw = local_sgd(start, gradient, rule)
+        if self.records:
+            rates = tuple((rule.client_lr, rule.mu, size) for rule, size in zip(rules, sizes, strict=True))
+            updates, raw = self._recorded(start, draws, together, rates)
+        else:
+            updates, raw = local_sgd(start, lambda u, step, out: self.gradient(u, draws, step, out), together)
         return list(zip(updates.split(sizes), raw.split(sizes), strict=True))
 
     def gradient(self, u: Tensor, draws: Draws, step: int, out: Tensor) -> Tensor:

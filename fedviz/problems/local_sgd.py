@@ -25,7 +25,7 @@ class Rule:
     mu: float | Tensor = 0.0
 
 
-def local_sgd(start: Tensor, gradient: Callable[[Tensor, int, Tensor], None], rule: Rule) -> tuple[Tensor, Tensor]:
+def local_sgd(start: Tensor, gradient: Callable[[Tensor, int, Tensor], object], rule: Rule) -> tuple[Tensor, Tensor]:
     """(Delta_i, mean raw gradient), both [S, d], of passes from `start` [S, d].
 
     gradient(u, step, out) writes the gradients at u [S, d] in `step` (from 0) into out [S, d].

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from fedviz.problems.local_sgd import Rule
 from fedviz.problems.partitions import Indices
 from fedviz.problems.workers import cores, in_parallel
 
-SAMPLES_AT_ONCE = 1024  # of an evaluation: their images fit the cache between the two products
+SAMPLES_AT_ONCE = 4096  # of an evaluation, by one thread
 STEPS_AT_ONCE = 256  # of a local pass, between which it can be left
 
 
@@ -56,92 +55,85 @@ class NumbaSoftmax(Classifier):
     ) -> tuple[Tensor, Tensor]:
         rows, weights = self.minibatches(clients, round, rule.steps, replica)
         weights = weights.astype(self.train_x.dtype)
-        start, none = self._padded(w), self._padded(torch.zeros_like(w))
+        rates = self.scalar(rule.client_lr), self.scalar(rule.mu)
+        start, corrections = self._padded(w), None if rule.correction is None else rule.correction.numpy()
         updates, raw = w.new_empty(len(clients), len(w)), w.new_empty(len(clients), len(w))
+        updates_out, raw_out = updates.numpy(), raw.numpy()
 
         def train(some: NDArray[np.int64]) -> None:
+            u, correction, of_raw, of_updates = (np.zeros_like(start) for _ in range(4))
             for s in some:
-                correction = none if rule.correction is None else self._padded(rule.correction[s])
-                u, of_raw, of_updates = start.copy(), np.zeros_like(start), np.zeros_like(start)
+                u[:], of_raw[:], of_updates[:] = start, 0, 0
+                if corrections is not None:
+                    self._real(correction)[:] = corrections[s].reshape(self.classes, self.inputs)
                 for first in range(0, rule.steps, STEPS_AT_ONCE):
                     between_steps()
+                    batches = rows[s, first : first + STEPS_AT_ONCE]
                     kernels.local_pass(
-                        self.train_x,
-                        self.train_labels,
-                        self.classes,
-                        rows[s, first : first + STEPS_AT_ONCE],
-                        weights[s],
-                        self.scalar(rule.client_lr),
-                        self.scalar(rule.mu),
-                        start,
-                        correction,
-                        u,
-                        of_raw,
-                        of_updates,
+                        *(self.train_x, self.train_labels, self.classes, batches, weights[s], *rates),
+                        *(start, correction, u, of_raw, of_updates),
                     )
-                raw[s], updates[s] = self._flat(of_raw) / rule.steps, self._flat(of_updates) / rule.steps
+                for total, out in ((of_raw, raw_out), (of_updates, updates_out)):
+                    np.divide(self._real(total), rule.steps, out=out[s].reshape(self.classes, self.inputs))
 
         in_parallel(train, np.array_split(np.arange(len(clients)), min(len(clients), cores())))
         return updates, raw
 
     def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
         gradients = w.new_empty(len(clients), w.shape[-1])
+        out = gradients.numpy()
         common = self._padded(w) if w.dim() == 1 else None
 
         def find(some: NDArray[np.int64]) -> None:
+            gradient = _zeros(_up(self.classes, kernels.LABEL_BLOCK), self.train_x.shape[1], w.dtype)
             for s in some:
                 rows = self.samples(clients[s])
                 weights = np.full(len(rows), 1 / len(rows), self.train_x.dtype)
-                model = self._padded(w[s]) if common is None else common
-                gradients[s] = self._flat(self._gradient(model, rows, weights)[0])
+                gradient[:] = 0
+                self._add_gradient(self._padded(w[s]) if common is None else common, rows, weights, gradient)
+                out[s] = self._real(gradient).reshape(-1)
 
         in_parallel(find, np.array_split(np.arange(len(clients)), min(len(clients), cores())))
         return gradients
 
-    def _gradient(
-        self, w: NDArray, rows: NDArray[np.int64], weights: NDArray, measure: bool = False
-    ) -> tuple[NDArray, float]:
-        """(gradient [C', D'], loss if asked for) of sum_b weights_b loss_b over `rows` of the training data."""
-        gradient, loss = np.zeros_like(w), 0.0
-        for first in range(0, len(rows), SAMPLES_AT_ONCE):
-            some, of_some = rows[first : first + SAMPLES_AT_ONCE], weights[first : first + SAMPLES_AT_ONCE]
-            shares = np.empty((len(some), len(w)), w.dtype)
-            kernels.logits(self.train_x, some, w, shares)
-            if measure:
-                loss += kernels.loss_and_right(self.train_labels, some, of_some, self.classes, shares)[0]
-            kernels.residuals(self.train_labels, some, of_some, self.classes, shares)
-            kernels.add_products(self.train_x, some, shares, gradient)
-        return gradient, loss
-
-    def _test(self, w: NDArray, rows: NDArray[np.int64]) -> tuple[float, int]:
-        """(sum of losses, how many right) over `rows` of the test data."""
-        z = np.empty((len(rows), len(w)), w.dtype)
-        kernels.logits(self.test_x, rows, w, z)
-        return kernels.loss_and_right(self.test_labels, rows, np.ones(len(rows), w.dtype), self.classes, z)
+    def _add_gradient(self, w: NDArray, rows: NDArray[np.int64], weights: NDArray, out: NDArray) -> float:
+        """out [C', D'] += the gradient of sum_b weights_b loss_b over `rows` of the training data; returns the loss."""
+        return kernels.add_gradient(self.train_x, self.train_labels, rows, weights, self.classes, w, out)
 
     def evaluate(self, w: Tensor) -> Evaluation:
         model = self._padded(w)
-        train = [self.held[i : i + SAMPLES_AT_ONCE] for i in range(0, len(self.held), SAMPLES_AT_ONCE)]
-        parts = in_parallel(lambda rows: self._gradient(model, rows, self.objective_weights[rows], measure=True), train)
-        every = np.arange(len(self.test_labels))
-        test = [every[i : i + SAMPLES_AT_ONCE] for i in range(0, len(every), SAMPLES_AT_ONCE)]
-        results = in_parallel(partial(self._test, model), test)
-        gradient = np.sum([part for part, _ in parts], axis=0, dtype=np.float64)
+
+        def train(rows: NDArray[np.int64]) -> tuple[float, NDArray]:
+            gradient = np.zeros_like(model)
+            return self._add_gradient(model, rows, self.objective_weights[rows], gradient), gradient
+
+        def test(rows: NDArray[np.int64]) -> tuple[float, int]:
+            return kernels.test_measures(self.test_x, self.test_labels, rows, self.classes, model)
+
+        parts = in_parallel(train, _in_blocks(self.held))
+        results = in_parallel(test, _in_blocks(np.arange(len(self.test_labels))))
+        gradient = np.sum([part for _, part in parts], axis=0, dtype=np.float64)
         return Evaluation(
-            train_loss=float(sum(loss for _, loss in parts)),
-            test_loss=float(sum(loss for loss, _ in results)) / len(every),
-            test_accuracy=sum(right for _, right in results) / len(every),
+            train_loss=float(sum(loss for loss, _ in parts)),
+            test_loss=float(sum(loss for loss, _ in results)) / len(self.test_labels),
+            test_accuracy=sum(right for _, right in results) / len(self.test_labels),
             gradient_norm_sq=float((gradient**2).sum()),
         )
 
     def _padded(self, w: Tensor) -> NDArray:
         """Flat parameters [d] as the kernels take them, [C', D']; a copy."""
         padded = _zeros(_up(self.classes, kernels.LABEL_BLOCK), self.train_x.shape[1], w.dtype)
-        padded[: self.classes, : self.inputs] = w.numpy().reshape(self.classes, self.inputs)
+        self._real(padded)[:] = w.numpy().reshape(self.classes, self.inputs)
         return padded
 
-    def _flat(self, padded: NDArray) -> Tensor:
-        return torch.from_numpy(padded[: self.classes, : self.inputs].reshape(-1))
+    def _real(self, padded: NDArray) -> NDArray:
+        """The parameters [C, D + 1] within the padding; a view."""
+        return padded[: self.classes, : self.inputs]
+
+
+def _in_blocks(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Blocks whose sums are added up in order, whichever thread made them."""
+    return [rows[first : first + SAMPLES_AT_ONCE] for first in range(0, len(rows), SAMPLES_AT_ONCE)]
 
 
 def _up(size: int, block: int) -> int:

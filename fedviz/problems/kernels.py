@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 LABEL_BLOCK, WIDTH_BLOCK = 10, 16
+AT_ONCE = 64  # images of an evaluation that lie in a core's cache between the two products
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -104,10 +105,10 @@ def local_pass(
     raw: NDArray,
     updates: NDArray,
 ) -> None:
-    """The local steps of one client with the minibatches `rows` [steps, B] of weights [B]; all arrays are changed in place.
+    """The local steps of one client with the minibatches `rows` [steps, B] of weights [B].
 
-    start, correction: [C', D']. u [C', D'] moves on; raw and updates [C', D'] gain the sums of the gradients and of the steps
-    (gradient + correction + mu (u - start)). Rates are scalars of the arrays' own type.
+    start, correction: [C', D']. In place: u [C', D'] moves on; raw and updates [C', D'] gain the sums of the gradients and of the
+    steps (gradient + correction + mu (u - start)). Rates are scalars of the arrays' own type.
     """
     shares = np.empty((rows.shape[1], len(u)), images.dtype)
     gradient = np.empty(u.shape, images.dtype)
@@ -141,4 +142,35 @@ def loss_and_right(labels: NDArray, rows: NDArray, weights: NDArray, classes: in
         label = labels[rows[b]]
         loss += weights[b] * (np.log(total) - np.float64(z[b, label] - z[b, best]))
         right += best == label
+    return loss, right
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def add_gradient(
+    images: NDArray, labels: NDArray, rows: NDArray, weights: NDArray, classes: int, w: NDArray, out: NDArray
+) -> float:
+    """out [C', D'] += the gradient of sum_b weight_b loss_b over `rows` [n], AT_ONCE of them at a time; returns the loss."""
+    loss = 0.0
+    shares = np.empty((AT_ONCE, len(w)), images.dtype)
+    for first in range(0, len(rows), AT_ONCE):
+        some, of_some = rows[first : first + AT_ONCE], weights[first : first + AT_ONCE]
+        z = shares[: len(some)]
+        logits(images, some, w, z)
+        loss += loss_and_right(labels, some, of_some, classes, z)[0]
+        residuals(labels, some, of_some, classes, z)
+        add_products(images, some, z, out)
+    return loss
+
+
+@njit(nogil=True, fastmath=_FAST, cache=True)
+def test_measures(images: NDArray, labels: NDArray, rows: NDArray, classes: int, w: NDArray) -> tuple[float, int]:
+    """(sum of losses, how many are classified rightly) over `rows` [n]."""
+    loss, right = 0.0, 0
+    shares, ones = np.empty((AT_ONCE, len(w)), images.dtype), np.ones(AT_ONCE, images.dtype)
+    for first in range(0, len(rows), AT_ONCE):
+        some = rows[first : first + AT_ONCE]
+        logits(images, some, w, shares[: len(some)])
+        more, right_of_some = loss_and_right(labels, some, ones, classes, shares[: len(some)])
+        loss += more
+        right += right_of_some
     return loss, right

@@ -29,6 +29,7 @@ from fedviz.runs.admission import Refused, check
 from fedviz.simulation.errors import Diverged
 
 if TYPE_CHECKING:
+    from fedviz.benchmarks.tables import Table as Numbers
     from fedviz.papers.claims import Claim
     from fedviz.papers.reproduce import Result
 
@@ -309,6 +310,85 @@ def _print_results(results: list[Result]) -> None:
             table.add_row(escape(about) if place == 0 else "", *row, escape(verdict) if place == 0 else "")
         table.add_section()
     console.print(table)
+
+
+@app.command()
+def bench(
+    workloads: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="w1, w2, default, decomposition, evaluation, lockstep, scaling, start, backends. Without: all, under four minutes."
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Measure nothing: which back end computes which model where, and why.")
+    ] = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the page RESULTS.md.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.001, help="How long a block lasts; medians are of three.")] = 1.0,
+    device: Annotated[
+        str, typer.Option(help="auto, cpu or cuda; auto takes an NVIDIA GPU where there is one.")
+    ] = "auto",
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="On very little data, to see that it works; the numbers mean nothing.")
+    ] = False,
+) -> None:
+    """Measure how fast fedviz is on this machine: against a plain PyTorch loop, and against what the hardware can do.
+
+    Exit code 0: measured. 1: something could not be measured. 2: not a valid request. 130: interrupted; nothing is stored.
+
+    Example: python -m fedviz bench w1 w2 --save
+    """
+    from fedviz.benchmarks import report
+    from fedviz.benchmarks.workloads import WORKLOADS, Plan, device_for
+
+    unknown = [name for name in workloads or [] if name not in WORKLOADS]
+    if unknown:
+        _stop(f"got {', '.join(unknown)}, allowed {', '.join(WORKLOADS)}.", 2)
+    if tiny and save:
+        _stop("--save: the numbers of --tiny mean nothing; leave out one of the two.", 2)
+    try:
+        stored = report.read()
+        plan = Plan(device_for(device), seconds, tiny=tiny)
+        if out is not None:
+            out.open("a").close()
+    except ValueError as error:
+        _stop(str(error), 2)
+    except OSError as error:
+        _stop(f"--json: cannot write {out} ({error.strerror}): name a file in a folder that exists and is yours.", 2)
+    if explain:
+        _print_plain(report.explain(stored))
+        return
+    command, sections = " ".join(["python -m fedviz", *sys.argv[1:]]), {}
+    try:
+        for name in workloads or WORKLOADS:
+            with console.status(WORKLOADS[name].title):
+                result = WORKLOADS[name].measure(plan)
+            sections[f"{plan.device}/{name}"] = report.section(result, plan, command)
+            console.print(WORKLOADS[name].title, style="bold", markup=False)
+            for table in result.tables:
+                _print_plain(table)
+            for note in result.notes:
+                console.print(note, markup=False, highlight=False)
+    except (ProblemError, ConfigError, Diverged) as error:
+        _stop(f"{name} could not be measured: {error}", 1)
+    except KeyboardInterrupt:
+        _stop("Interrupted.", 130)
+    if out is not None:
+        out.write_text(report.as_json(sections), encoding="utf-8")
+    if save:
+        console.print(f"Wrote {report.save(sections)}.")
+
+
+def _print_plain(table: Numbers) -> None:
+    from fedviz.benchmarks.tables import shown
+
+    found = Table(*map(escape, table.columns), title=escape(table.title), title_justify="left")
+    for row in table.rows:
+        found.add_row(*(escape(shown(cell)) for cell in row))
+    console.print(found)
 
 
 _EVALUATION = {

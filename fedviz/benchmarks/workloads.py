@@ -7,11 +7,9 @@ against the floors that arithmetic and memory set. Nothing is evaluated or decom
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -28,6 +26,7 @@ from fedviz.papers.claims import merged
 from fedviz.problems import Classification, workers
 from fedviz.problems.architectures import TITLES
 from fedviz.simulation.errors import Diverged
+from fedviz.simulation.lockstep import simulate_many
 from fedviz.simulation.loop import Simulation, simulate
 
 CACHE_BYTES = 2**20  # about what a core keeps to itself: a model that fits is not read anew in every step
@@ -111,14 +110,14 @@ def started(config: SimulationConfig) -> Simulation:
 # --- against the plain loop and the floors ----------------------------------------------------------------------------
 
 
-def against_the_plain_loop(plan: Plan, configs: list[SimulationConfig]) -> Result:
-    """Ratios of the whole round loop to the plain loop, and what bounds it."""
+def against_the_plain_loop(plan: Plan, configs: list[SimulationConfig], plain_threads: list[int]) -> Result:
+    """Ratios of the whole round loop to the plain loop, which is given these numbers of threads as well as one; and what bounds it."""
     ratios: list[list[Cell]] = []
     floors: list[list[Cell]] = []
     notes = []
     with at_hand(_problem(configs[0]).dataset) as images:
         for config in configs:
-            seconds = _race(plan, config)
+            seconds = _race(plan, config, plain_threads)
             yardstick, title = seconds["plain loop", 1], config.algorithm.title
             for (what, count), values in seconds.items():
                 ratio = speedup(yardstick, values)
@@ -141,7 +140,7 @@ def against_the_plain_loop(plan: Plan, configs: list[SimulationConfig]) -> Resul
     )
 
 
-def _race(plan: Plan, config: SimulationConfig) -> dict[tuple[str, int], list[float]]:
+def _race(plan: Plan, config: SimulationConfig, plain_threads: list[int]) -> dict[tuple[str, int], list[float]]:
     """Seconds a round by (what, threads), by block."""
     run = started(config)
     ours, theirs = counted(run.advance), counted(plain.PlainLoop(config, run.w).advance)
@@ -154,10 +153,10 @@ def _race(plan: Plan, config: SimulationConfig) -> dict[tuple[str, int], list[fl
         with machine.threads(count):
             ours(units)
 
-    kinds = {"plain loop": loop, "fedviz": product}
-    return plan.in_turn(
-        {(what, count): partial(work, count) for count in plan.threads() for what, work in kinds.items()}
-    )
+    contestants: dict[tuple[str, int], Work] = {}
+    contestants |= {("plain loop", count): partial(loop, count) for count in sorted({1, *plain_threads})}
+    contestants |= {("fedviz", count): partial(product, count) for count in plan.threads()}
+    return plan.in_turn(contestants)
 
 
 _FLOORS = [
@@ -210,11 +209,11 @@ def _cohort(config: SimulationConfig) -> int:
 
 
 def run_w1(plan: Plan) -> Result:
-    return against_the_plain_loop(plan, [w1(plan, name) for name in ("fedavg", "scaffold")])
+    return against_the_plain_loop(plan, [w1(plan, name) for name in ("fedavg", "scaffold")], [1])
 
 
 def run_w2(plan: Plan) -> Result:
-    return against_the_plain_loop(plan, [w2(plan, "fedavg")])
+    return against_the_plain_loop(plan, [w2(plan, "fedavg")], plan.threads())
 
 
 # --- what the page does -----------------------------------------------------------------------------------------------
@@ -322,16 +321,10 @@ def run_evaluation(plan: Plan) -> Result:
     )
 
 
-LOCKSTEP = "fedviz.simulation.lockstep"
-
-
 def run_lockstep(plan: Plan) -> Result:
     """Runs that differ in one rate, one after the other and together."""
     columns = ["runs", "times one after the other", "lowest", "highest", "rounds per second together"]
     title = "Runs in lockstep, against the same runs one after the other"
-    if find_spec(LOCKSTEP) is None:
-        return Result([Table(title, columns, [])], ["Not measured: this version computes every run by itself."])
-    simulate_many = import_module(LOCKSTEP).simulate_many
     rounds = 2 if plan.tiny else 20
     rows: list[list[Cell]] = []
     for count in (1, 2) if plan.tiny else (1, 5, 25):
@@ -342,7 +335,7 @@ def run_lockstep(plan: Plan) -> Result:
             seconds = plan.in_turn(
                 {
                     "singles": repeated(partial(_finish_in_turn, configs)),
-                    "together": repeated(partial(_finish_together, simulate_many, configs)),
+                    "together": repeated(partial(_finish_together, configs)),
                 }
             )
         ratio = speedup(seconds["singles"], seconds["together"])
@@ -355,7 +348,7 @@ def _finish_in_turn(configs: list[SimulationConfig]) -> None:
         finish(config)
 
 
-def _finish_together(simulate_many: Callable[..., Iterator[tuple[int, Any]]], configs: list[SimulationConfig]) -> None:
+def _finish_together(configs: list[SimulationConfig]) -> None:
     for _, record in simulate_many(configs):
         if isinstance(record, Diverged):
             raise record

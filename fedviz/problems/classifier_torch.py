@@ -28,6 +28,8 @@ from fedviz.problems.partitions import Indices
 from fedviz.problems.recorded_pass import RecordedPass
 from fedviz.problems.workers import in_parallel
 
+torch.backends.cudnn.allow_tf32 = False  # convolutions on a GPU keep float32's digits, as products do
+
 CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
 RECORDED_AT_MOST = 8  # kinds of passes, where the size of the cohort varies
 

@@ -149,14 +149,11 @@ def default_of(parameter: Entry) -> str:
 
 def costs(model: type[AlgorithmParameters]) -> dict[str, str]:
     """What an algorithm remembers, sends and computes: formulas in N clients, S of them in a round, d parameters, K clusters."""
-    work = (
-        "the gradients of all samples of the S participants" if model.local == "gradient" else "S·τ·B sample gradients"
-    )
     return {
         "memory": _linear(model),
         "sent to a participant in a round": _vectors(model.vectors_down),
         "sent by a participant in a round": _vectors(model.vectors_up),
-        "work in a round": work,
+        "work in a round": model.work,
         **({"server rate": "1 only"} if model.server_rate_fixed else {}),
     }
 

@@ -184,6 +184,11 @@ class SimulationConfig(Parameters):
             )
         if self.backend == "numba" and (self.device not in ("auto", "cpu") or self.problem.backend("cpu") != "numba"):
             raise _refusal("backend", "got numba, which computes softmax regression on the CPU only: use auto or torch")
+        if self.algorithm.counts_alike and getattr(self.participation, "weighting", "average") != "average":
+            raise _refusal(
+                "participation.weighting",
+                f"got inverse, allowed average: {self.algorithm.title} counts every client's last update alike, whoever came",
+            )
         if isinstance(self.algorithm, ClusterFedVARPParameters):
             self._check_clusters(self.algorithm)
         # The automatic intervals become numbers, so that equal runs have equal configs.

@@ -236,3 +236,13 @@ def test_every_parameter_says_what_it_is(model: Any, name: str) -> None:
     about = shown(model, name)
     assert about["label"][0].isupper()
     assert about["help"].endswith((".", "]", "]."))
+
+
+def test_mifa_is_refused_where_participants_are_not_averaged() -> None:
+    """Its direction is the mean of everybody's last update; dividing by the chance to come would count newcomers twice."""
+    settings = ["algorithm.name=mifa", "participation.pattern=bernoulli", "participation.weighting=inverse"]
+    with pytest.raises(ConfigError) as caught:
+        with_settings(settings)
+    assert caught.value.problems[0][0] == "participation.weighting"
+    assert "got inverse, allowed average" in caught.value.problems[0][1]
+    assert with_settings(settings[:2]).algorithm.name == "mifa"

@@ -436,3 +436,69 @@ def test_who_leaves_during_a_download_spoils_nothing_and_the_next_waits_for_the_
     datasets.load("emnist", let_go_on)
     assert_whole("emnist")
     assert server.asked == ["/gzip.zip"] * 2  # torchvision asks once where it is, and once for it
+
+
+# --- the images that come with fedviz ---------------------------------------------------------------------------------
+
+
+def mini(**changed: np.ndarray) -> dict[str, np.ndarray]:
+    """Arrays of the right shapes, but for what is changed."""
+    info = datasets.DATASETS["fashion_mnist_mini"]
+    return {
+        "train_images": np.zeros((info.train, 28, 28), np.uint8),
+        "train_labels": np.zeros(info.train, np.uint8),
+        "test_images": np.zeros((info.test, 28, 28), np.uint8),
+        "test_labels": np.zeros(info.test, np.uint8),
+    } | changed
+
+
+def zeroed(content: bytes) -> bytes:
+    """With 2,000 bytes in the middle lost."""
+    middle = len(content) // 2
+    return content[: middle - 1000] + bytes(2000) + content[middle + 1000 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda c: c[:100_000], lambda c: b"", zeroed, lambda c: b"no archive"],
+    ids=["cut", "empty", "zeroed", "text"],
+)
+def test_a_damaged_file_of_our_own_is_named_and_a_good_one_then_read(
+    damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content, file = datasets.MINI.read_bytes(), tmp_path / "mini.npz"
+    monkeypatch.setattr(datasets, "MINI", file)
+    file.write_bytes(damage(content))
+    with pytest.raises(ProblemError, match=r"mini\.npz is missing or damaged.*Restore it"):
+        datasets.load("fashion_mnist_mini")
+    file.write_bytes(content)
+    assert len(datasets.load("fashion_mnist_mini").train_labels) == datasets.DATASETS["fashion_mnist_mini"].train
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"train_images": np.zeros((10_000, 20), np.uint8)}, "train_images: expected 7,840,000 bytes, got 200,000"),
+        (
+            {"train_images": np.zeros((9_000, 28, 28), np.uint8)},
+            "train_images: expected 7,840,000 bytes, got 7,056,000",
+        ),
+        ({"train_labels": np.zeros(9_000, np.uint8)}, "train_labels: expected 10,000 bytes, got 9,000"),
+        ({"test_labels": np.full(2_000, 200, np.uint8)}, "test_labels: expected labels 0 to 9, got 200"),
+        ({"train_labels": np.zeros(10_000, np.float64)}, "train_labels: expected 10,000 bytes, got 10,000 of float64"),
+    ],
+)
+def test_contents_of_our_own_file_that_do_not_fit_are_not_used(
+    changed: dict[str, np.ndarray], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(datasets, "MINI", tmp_path / "mini.npz")
+    np.savez(datasets.MINI, **mini(**changed))
+    with pytest.raises(ProblemError, match=message):
+        datasets.load("fashion_mnist_mini")
+    with pytest.raises(ProblemError, match=message):
+        datasets.train_labels("fashion_mnist_mini")
+
+
+def test_a_home_of_nobody_is_a_folder_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDVIZ_DATA", "~nobody-of-this-name/data")
+    assert next(datasets._folders("emnist"), None) is None

@@ -205,6 +205,8 @@ def test_groups_by_label_put_equal_labels_together() -> None:
         (Regularized(clients_per_round=3), 4, 1 / 3, 1),
         # Two of four on duty, for two rounds: missed with chance (1/2)^2.
         (Cyclic(clients_per_round=2, groups=3, availability=2), 6, 1 / 2, 3 / 4),
+        # Groups of 3, 3, 2, 2 and 2: a client of the largest is drawn with chance 1/3, missed twice with (2/3)^2 = 4/9.
+        (Cyclic(clients_per_round=1, groups=5, availability=2), 10, 1, 5 / 9),
         (Bernoulli(chance=0.25), 1, None, 0.25),
     ],
     ids=lambda x: getattr(x, "pattern", ""),
@@ -220,9 +222,13 @@ def test_patterns_state_what_the_theory_asks(
         hits = [
             client in {c for r in range(1, window + 1) for c in pattern.cohort(k * window + r).tolist()}
             for k in range(600)
-            for client in (0, 7)
+            for client in (0, 5)  # of a largest group, where groups differ
         ]
         assert np.mean(hits) == pytest.approx(seen, abs=0.06)
+
+
+def test_nothing_is_stated_where_a_shuffled_list_makes_rounds_depend_on_each_other() -> None:
+    assert Cyclic(clients_per_round=2, groups=4, availability=3, sampler="permutation").facts(20).seen_in_window is None
 
 
 def test_the_chance_of_an_empty_cohort() -> None:

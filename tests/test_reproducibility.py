@@ -119,3 +119,30 @@ def test_a_warm_start_is_not_cold() -> None:
     for warm, share in ((True, 0.0), (False, 1.0)):
         first = next(iter(simulate(random_quadratics({"name": "scaffold", "warm_start": warm}))))
         assert first.diagnostics["cold"] == share
+
+
+def test_a_warm_start_costs_a_gradient_of_every_sample_and_a_vector_each_way_for_every_client() -> None:
+    """N = 6, d = 3, one gradient a client: 6 gradients, 18 numbers up and down before round 1."""
+    warm, cold = (
+        next(iter(simulate(random_quadratics({"name": "scaffold", "warm_start": warm})))).costs
+        for warm in (True, False)
+    )
+    assert (warm.gradient_evaluations, warm.floats_up, warm.floats_down) == (6, 18, 18)
+    assert (cold.gradient_evaluations, cold.floats_up, cold.floats_down) == (0, 0, 0)
+
+
+def test_memories_that_are_renewed_at_the_end_of_a_window_age_from_there() -> None:
+    """N = 6, windows of 3 rounds, cohorts {0, 1}, {2}, {0}, {3}, {4}, {4}, {5}.
+
+    No memory until round 3 renews 0, 1, 2 (age 1 for round 4). Round 6 renews 3 and 4: ages 4, 4, 4, 1, 1 for round 7, mean 14/5.
+    """
+    cohorts = [[0, 1], [2], [0], [3], [4], [4], [5]]
+    config = random_quadratics(
+        {"name": "amplified_scaffold", "window": 3}, participation={"pattern": "trace", "cohorts": cohorts}, rounds=7
+    )
+    seen = []
+    for record in simulate(config):
+        filled = (record.checkpoint().state["client_variates"] != 0).any(1)
+        assert record.diagnostics["cold"] == pytest.approx(1 - float(filled.double().mean()))
+        seen.append(record.diagnostics.get("staleness"))
+    assert seen == [None, None, None, 1, 2, 3, pytest.approx(14 / 5), pytest.approx(19 / 5)]

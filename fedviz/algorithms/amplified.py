@@ -139,6 +139,14 @@ class AmplifiedScaffold(ControlVariates, AmplifiedFedAvg):
             "presence": w.new_zeros(clients),  # sum_r q_r^i of this window
         }
 
+    def renewed(self, state: State, cohort: Cohort) -> Tensor:
+        """Whoever took part in the window, at its end; nobody within it."""
+        if cohort.round % self.window:
+            return cohort.clients[:0]
+        present = state["presence"] > 0
+        present[cohort.clients] = True
+        return present.nonzero().flatten()
+
     def remember(self, state: State, cohort: Cohort, result: LocalResult) -> State:
         assert result.gradients is not None  # `needs` asked for it
         q = cohort.weights / (self.setting.num_clients * self.setting.client_weights[cohort.clients])

@@ -70,6 +70,8 @@ class AlgorithmParameters(Parameters):
     vectors_up: ClassVar[int] = 1
     local: ClassVar[str] = "sgd"  # or "gradient": a participant sends one full-data gradient instead of a pass
     server_rate_fixed: ClassVar[bool] = False  # only defined for a server rate of 1
+    counts_alike: ClassVar[bool] = False  # only defined where participants are averaged
+    work: ClassVar[str] = "S·τ·B sample gradients"  # of the participants in a round
 
     def state_vectors(self, num_clients: int) -> int:
         """How many vectors of length d the server and all clients remember together."""
@@ -130,6 +132,10 @@ class Algorithm:
     def reach(self) -> float:
         """eta_c * steps: what turns a direction, in gradient units, into a difference of models."""
         return self.setting.client_lr * self.setting.steps
+
+    def renewed(self, state: State, cohort: Cohort) -> Tensor:
+        """[any] ids of the clients whose memory the round of `cohort` renews, told before its step."""
+        return cohort.clients
 
     def step(self, state: State, w: Tensor, cohort: Cohort, result: LocalResult | None) -> tuple[Tensor, State]:
         """(w, state) after a round; `result` is None when nobody took part, which by default changes nothing."""

@@ -25,6 +25,7 @@ class MIFAParameters(FedVARPParameters):
     )
     paper: ClassVar = "Gu et al., NeurIPS 2021"
     server_rate_fixed: ClassVar = True
+    counts_alike: ClassVar = True
     name: Literal["mifa"] = "mifa"  # type: ignore[assignment]
 
     def build(self, setting: Setting) -> Algorithm:

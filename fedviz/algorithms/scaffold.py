@@ -34,6 +34,10 @@ class ScaffoldParameters(AlgorithmParameters):
     paper: ClassVar = "Karimireddy et al., ICML 2020"
     vectors_down: ClassVar = 2
     vectors_up: ClassVar = 2
+    work: ClassVar = (
+        "S·τ·B sample gradients; with option I those of all samples of the S participants as well; a warm start takes those of all "
+        "clients once, and a vector each way"
+    )
     name: Literal["scaffold"] = "scaffold"
     option: Literal["I", "II"] = parameter(
         "II",

@@ -22,6 +22,7 @@ class SGDParameters(AlgorithmParameters):
     )
     paper: ClassVar = "Baseline of Karimireddy et al., ICML 2020"
     local: ClassVar = "gradient"
+    work: ClassVar = "the gradients of all samples of the S participants"
     name: Literal["sgd"] = "sgd"
 
     def build(self, setting: Setting) -> Algorithm:

@@ -85,8 +85,10 @@ class Cyclic(Turns):
         )
 
     def facts(self, num_clients: int) -> Facts:
-        missed = 1 - self.clients_per_round * self.groups / num_clients
-        return Facts(self.window(num_clients), 1 / self.clients_per_round, 1 - missed**self.availability, 0.0)
+        largest = -(-num_clients // self.groups)  # whose clients are drawn least often
+        seen = 1 - (1 - self.clients_per_round / largest) ** self.availability
+        # What a shuffled list draws in one round depends on what it drew before: no closed form.
+        return Facts(self.window(num_clients), 1 / self.clients_per_round, seen if self.sampler == "iid" else None, 0.0)
 
     def build(self, num_clients: int, seed: int, labels: Ids | None = None) -> Participation:
         return CyclicParticipation(self, num_clients, seed, labels)

@@ -13,6 +13,7 @@ import os
 import shutil
 import string
 import threading
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -110,14 +111,28 @@ def train_labels(name: str) -> NDArray[np.int64]:
 
 
 def _read_mini() -> dict[str, NDArray[np.uint8]]:
+    info = DATASETS["fashion_mnist_mini"]
+    expected = {
+        "train_images": (info.train, math.prod(info.image)),
+        "train_labels": (info.train,),
+        "test_images": (info.test, math.prod(info.image)),
+        "test_labels": (info.test,),
+    }
     try:
         with np.load(MINI, allow_pickle=False) as arrays:
-            return {key: arrays[key] for key in ("train_images", "train_labels", "test_images", "test_labels")}
-    except (OSError, ValueError, KeyError) as error:
+            found = {key: arrays[key] for key in expected}
+        for key, shape in expected.items():
+            got = found[key]
+            if got.dtype != np.uint8 or got.size != math.prod(shape):
+                raise ValueError(f"{key}: expected {math.prod(shape):,} bytes, got {got.size:,} of {got.dtype}")
+            if len(shape) == 1 and got.max() >= len(info.labels):
+                raise ValueError(f"{key}: expected labels 0 to {len(info.labels) - 1}, got {got.max()}")
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ProblemError(
             f"{MINI} is missing or damaged ({error}). Restore it from the repository, or make it anew with "
             "`python assets/build_fashion_mnist_mini.py`."
         ) from error
+    return found
 
 
 def _dataset(train_x: NDArray, train_y: NDArray, test_x: NDArray, test_y: NDArray) -> Dataset:
@@ -168,7 +183,7 @@ def cache_folder() -> Path:
 
 def _roots() -> list[Path]:
     own = os.environ.get("FEDVIZ_DATA")
-    return [*([Path(own).expanduser()] if own else []), cache_folder()]
+    return [*([Path(os.path.expanduser(own))] if own else []), cache_folder()]  # noqa: PTH111 - leaves an unknown ~user as it is
 
 
 def _places(name: str) -> list[Path]:

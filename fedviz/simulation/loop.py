@@ -84,7 +84,7 @@ class Simulation:
         self.w: Tensor = self.problem.start()
         self.algorithm: Algorithm = config.algorithm.build(self._setting())
         self.state: State = {}
-        self.last_visit = np.zeros(config.num_clients, dtype=np.int64)
+        self.renewed_in = np.zeros(config.num_clients, dtype=np.int64)
         self.costs, self.round = Costs(), 0
         self.window: windows.Sums = {}
         self.measured_clusters = self.clusters
@@ -109,11 +109,18 @@ class Simulation:
 
     def begin(self) -> None:
         self.state = self.algorithm.init(self.w)
+        if self.algorithm.starts_warm:  # everybody is sent the start and sends a gradient
+            self.costs = replace(
+                self.costs,
+                gradient_evaluations=self.problem.full_evaluations(np.arange(self.config.num_clients)),
+                floats_up=self.config.num_clients * len(self.w),
+                floats_down=self.config.num_clients * len(self.w),
+            )
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.w = checkpoint.w.to(self.w.device).clone()
         self.state = {name: tensor.to(self.w.device).clone() for name, tensor in checkpoint.state.items()}
-        self.last_visit, self.costs, self.round = checkpoint.last_visit.copy(), checkpoint.costs, checkpoint.round
+        self.renewed_in, self.costs, self.round = checkpoint.renewed_in.copy(), checkpoint.costs, checkpoint.round
         self.window = dict(checkpoint.window)
 
     def first(self) -> RoundRecord:
@@ -159,8 +166,9 @@ class Simulation:
         """The rest of a round, from what its passes brought; None where nobody took part. Raises Diverged."""
         began, ids, cohort = time.perf_counter(), begun.ids, begun.cohort
         if len(ids):
-            self.last_visit[ids] = begun.round
             self._charge(ids)
+        if self.algorithm.remembers:
+            self.renewed_in[self.algorithm.renewed(self.state, cohort).cpu().numpy()] = begun.round
         window = self._measure_window(begun.probe, cohort, result)
         self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)
         seconds = begun.seconds + (0.0 if begun.work is None else begun.work.seconds) + time.perf_counter() - began
@@ -213,7 +221,7 @@ class Simulation:
 
         def checkpoint() -> Checkpoint:
             copies = {name: tensor.clone() for name, tensor in self.state.items()}
-            return Checkpoint(config, round, w.clone(), copies, self.last_visit.copy(), costs, dict(window_sums))
+            return Checkpoint(config, round, w.clone(), copies, self.renewed_in.copy(), costs, dict(window_sums))
 
         return RoundRecord(
             round=round,
@@ -245,7 +253,7 @@ class Simulation:
         if self.algorithm.remembers is None:
             return {}
         expected = {} if self.expected_staleness is None else {"expected_staleness": self.expected_staleness}
-        last = self.last_visit
+        last = self.renewed_in
         if self.algorithm.remembers == "cluster":
             assert self.clusters is not None
             newest = np.zeros(int(self.clusters.max()) + 1, dtype=np.int64)
@@ -257,7 +265,7 @@ class Simulation:
         return {"cold": float(1 - warm.mean()), **measured, **expected}
 
     def _hint(self) -> str:
-        if self.last_visit.max() == 0:
+        if self.round == 0:
             return "The starting point itself is beyond what the numbers can hold: choose a smaller start or smaller coefficients."
         reach = self.config.client_lr * self.config.steps
         return (

@@ -82,7 +82,7 @@ class Checkpoint:
     round: int
     w: Tensor  # [d]
     state: dict[str, Tensor]
-    last_visit: np.ndarray  # [N] last round in which a client took part, 0 = never
+    renewed_in: np.ndarray  # [N] the round in which a client's memory was last renewed, 0 = never
     costs: Costs
     window: dict[str, Tensor]  # sums of the window being measured, if any
 

@@ -341,6 +341,48 @@ MUTANTS: dict[str, Mutant] = {
         "    train, test",
         "CIFAR-10's files are not named by their checksums",
     ),
+    "kernel-forgets-weights": Mutant(
+        "fedviz/problems/kernels.py",
+        "z[labels[rows[b]]] -= weights[b]",
+        "z[labels[rows[b]]] -= 1 / len(rows)",
+        "padding of a small batch counts as samples in the compiled back end",
+    ),
+    "kernel-pull": Mutant(
+        "fedviz/problems/kernels.py",
+        "move = g[k] + by[k] + mu * (at[k] - from_[k])",
+        "move = g[k] + by[k]",
+        "FedProx is FedAvg in the compiled back end",
+    ),
+    "kernel-carries-over": Mutant(
+        "fedviz/problems/classifier_numba.py",
+        "u[:], of_raw[:], of_updates[:] = start, 0, 0",
+        "u[:] = start",
+        "a client's update holds those of the clients before it",
+    ),
+    "lockstep-one-rate": Mutant(
+        "fedviz/problems/classifier_torch.py",
+        "column([rule.client_lr for rule in rules])",
+        "column([rules[0].client_lr for rule in rules])",
+        "runs in one batch share the first one's rate",
+    ),
+    "lockstep-one-round-behind": Mutant(
+        "fedviz/simulation/lockstep.py",
+        "present = {which: run for which, run in runs.items() if run.config.rounds >= round}",
+        "present = {which: run for which, run in runs.items() if run.config.rounds > round}",
+        "runs in lockstep lack their last round",
+    ),
+    "window-memory-age": Mutant(
+        "fedviz/algorithms/amplified.py",
+        "            return cohort.clients[:0]\n",
+        "            return cohort.clients\n",
+        "memories that are renewed at a window's end seem younger",
+    ),
+    "warm-start-free": Mutant(
+        "fedviz/simulation/loop.py",
+        "if self.algorithm.starts_warm:  # everybody",
+        "if False:  # everybody",
+        "a warm start costs nothing",
+    ),
 }
 
 

@@ -11,6 +11,9 @@ the processor's registers. Sums may be taken in any order (`_FAST`), the same on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -19,9 +22,19 @@ LABEL_BLOCK, WIDTH_BLOCK = 10, 16
 AT_ONCE = 64  # images of an evaluation that lie in a core's cache between the two products
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+def _compiled(function: Kernel) -> Kernel:
+    """Compiled when first called; kept on disk for the next process where there is a place for it."""
+    options = {"nogil": True, "fastmath": _FAST}
+    try:
+        return cast("Kernel", njit(**options, cache=True)(function))
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return cast("Kernel", njit(**options)(function))
+
+
+@_compiled
 def logits(images: NDArray, rows: NDArray, w: NDArray, out: NDArray) -> None:
     """Into out [B, C']: W x of the images in `rows` [B]."""
     zero = images.dtype.type(0)
@@ -52,7 +65,7 @@ def logits(images: NDArray, rows: NDArray, w: NDArray, out: NDArray) -> None:
                 o[c], o[c + 1], o[c + 2], o[c + 3], o[c + 4] = y0, y1, y2, y3, y4
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+@_compiled
 def residuals(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, shares: NDArray) -> None:
     """Turn logits [B, C'] into weight_b (softmax - onehot), in place, with zeros in the padding."""
     for b in range(len(rows)):
@@ -71,7 +84,7 @@ def residuals(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, sh
         z[classes:] = 0
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+@_compiled
 def add_products(images: NDArray, rows: NDArray, residual: NDArray, out: NDArray) -> None:
     """out [C', D'] += residual^T x of the images in `rows` [B]."""
     zero = images.dtype.type(0)
@@ -90,7 +103,7 @@ def add_products(images: NDArray, rows: NDArray, residual: NDArray, out: NDArray
                 q[k] += q0 * x0[k] + q1 * x1[k] + q2 * x2[k] + q3 * x3[k]
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+@_compiled
 def local_pass(
     images: NDArray,
     labels: NDArray,
@@ -127,7 +140,7 @@ def local_pass(
                 at[k] -= client_lr * move
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+@_compiled
 def loss_and_right(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, z: NDArray) -> tuple[float, int]:
     """(sum_b weight_b loss_b in float64, how many are classified rightly) from logits z [B, C']."""
     loss, right = 0.0, 0
@@ -145,7 +158,7 @@ def loss_and_right(labels: NDArray, rows: NDArray, weights: NDArray, classes: in
     return loss, right
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+@_compiled
 def add_gradient(
     images: NDArray, labels: NDArray, rows: NDArray, weights: NDArray, classes: int, w: NDArray, out: NDArray
 ) -> float:
@@ -162,7 +175,7 @@ def add_gradient(
     return loss
 
 
-@njit(nogil=True, fastmath=_FAST, cache=True)
+@_compiled
 def test_measures(images: NDArray, labels: NDArray, rows: NDArray, classes: int, w: NDArray) -> tuple[float, int]:
     """(sum of losses, how many are classified rightly) over `rows` [n]."""
     loss, right = 0.0, 0

@@ -27,7 +27,7 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 def _compiled(function: Kernel) -> Kernel:
     """Compiled when first called; kept on disk for the next process where there is a place for it."""
-    options = {"nogil": True, "fastmath": _FAST}
+    options: dict[str, Any] = {"nogil": True, "fastmath": _FAST}
     try:
         return cast("Kernel", njit(**options, cache=True)(function))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written

@@ -476,12 +476,20 @@ def venv_has(package: str) -> bool:
 
 
 def verify_torch() -> None:
-    """Import torch and torchvision once: a pair that does not match, or a missing system library, shows only there."""
+    """Import torch and torchvision once: a pair that does not match, or a missing system library, shows only there.
+
+    Then have fedviz's own loops compiled, so that the first run needs not wait for it.
+    """
     say("Checking that PyTorch works...")
     done = subprocess.run(
         [venv_python(), "-c", "import torch, torchvision"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode == 0:
+        say("Compiling for this processor...")
+        code = "import numpy; from fedviz.problems import kernels; kernels.compile_all(numpy.float32)"
+        subprocess.run(
+            [venv_python(), "-c", code], cwd=ROOT, capture_output=True, check=False
+        )  # or the first run does it
         return
     reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     hint = {

@@ -134,8 +134,11 @@ class Classification(ProblemParameters):
         parts = client_indices(self, config.num_clients, config.seed)
         what = (self, data, parts, config.batch_size, config.seed, device)
         if (self.backend(device) if config.backend == "auto" else config.backend) == "numba":
+            from fedviz.problems import kernels
             from fedviz.problems.classifier_numba import NumbaSoftmax
 
+            progress("Compiling for this processor")
+            kernels.compile_all(np.float32 if self.dtype == "float32" else np.float64)
             return NumbaSoftmax(*what)
         from fedviz.problems.classifier_torch import TorchClassifier
 

@@ -349,13 +349,13 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "kernel-pull": Mutant(
         "fedviz/problems/kernels.py",
-        "move = g[k] + by[k] + mu * (at[k] - from_[k])",
-        "move = g[k] + by[k]",
+        "                    g[k] += towards\n",
+        "",
         "FedProx is FedAvg in the compiled back end",
     ),
     "kernel-carries-over": Mutant(
         "fedviz/problems/classifier_numba.py",
-        "u[:], of_raw[:], of_updates[:] = start, 0, 0",
+        "u[:], of_raw[:] = start, 0",
         "u[:] = start",
         "a client's update holds those of the clients before it",
     ),

@@ -61,9 +61,12 @@ class NumbaSoftmax(Classifier):
         updates_out, raw_out = updates.numpy(), raw.numpy()
 
         def train(some: NDArray[np.int64]) -> None:
-            u, correction, of_raw, of_updates = (np.zeros_like(start) for _ in range(4))
+            u, of_raw, pull = np.empty_like(start), np.empty_like(start), np.zeros_like(start)
+            correction = np.zeros_like(start) if corrections is not None else np.empty((0, 0), start.dtype)
             for s in some:
-                u[:], of_raw[:], of_updates[:] = start, 0, 0
+                u[:], of_raw[:] = start, 0
+                if rule.mu:
+                    pull[:] = 0
                 if corrections is not None:
                     self._real(correction)[:] = corrections[s].reshape(self.classes, self.inputs)
                 for first in range(0, rule.steps, STEPS_AT_ONCE):
@@ -71,10 +74,15 @@ class NumbaSoftmax(Classifier):
                     batches = rows[s, first : first + STEPS_AT_ONCE]
                     kernels.local_pass(
                         *(self.train_x, self.train_labels, self.classes, batches, weights[s], *rates),
-                        *(start, correction, u, of_raw, of_updates),
+                        *(start, correction, u, of_raw, pull),
                     )
-                for total, out in ((of_raw, raw_out), (of_updates, updates_out)):
-                    np.divide(self._real(total), rule.steps, out=out[s].reshape(self.classes, self.inputs))
+                raw_out[s] = self._real(of_raw).reshape(-1)
+                raw_out[s] /= rule.steps
+                updates_out[s] = raw_out[s]
+                if corrections is not None:
+                    updates_out[s] += corrections[s]
+                if rule.mu:
+                    updates_out[s] += self._real(pull).reshape(-1) / rule.steps
 
         in_parallel(train, np.array_split(np.arange(len(clients)), min(len(clients), cores())))
         return updates, raw

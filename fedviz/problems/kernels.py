@@ -116,28 +116,37 @@ def local_pass(
     correction: NDArray,
     u: NDArray,
     raw: NDArray,
-    updates: NDArray,
+    pull: NDArray,
 ) -> None:
     """The local steps of one client with the minibatches `rows` [steps, B] of weights [B].
 
-    start, correction: [C', D']. In place: u [C', D'] moves on; raw and updates [C', D'] gain the sums of the gradients and of the
-    steps (gradient + correction + mu (u - start)). Rates are scalars of the arrays' own type.
+    start [C', D'], correction [C', D'] or [0, 0] for none. In place: u [C', D'] moves on; raw gains the gradients and pull the
+    mu (u - start), if mu is not 0. Rates are scalars of the arrays' own type.
     """
     shares = np.empty((rows.shape[1], len(u)), images.dtype)
-    gradient = np.empty(u.shape, images.dtype)
+    gradient = np.zeros(u.shape, images.dtype)
+    corrected = len(correction) > 0
     for step in range(len(rows)):
         logits(images, rows[step], u, shares)
         residuals(labels, rows[step], weights, classes, shares)
-        gradient[:] = 0
         add_products(images, rows[step], shares, gradient)
         for c in range(classes):
-            g, at, from_, by = gradient[c], u[c], start[c], correction[c]
-            of_raw, of_updates = raw[c], updates[c]
+            g, at, of_raw = gradient[c], u[c], raw[c]
             for k in range(len(g)):
-                move = g[k] + by[k] + mu * (at[k] - from_[k])
                 of_raw[k] += g[k]
-                of_updates[k] += move
-                at[k] -= client_lr * move
+            if corrected:
+                by = correction[c]
+                for k in range(len(g)):
+                    g[k] += by[k]
+            if mu != 0:
+                from_, of_pull = start[c], pull[c]
+                for k in range(len(g)):
+                    towards = mu * (at[k] - from_[k])
+                    of_pull[k] += towards
+                    g[k] += towards
+            for k in range(len(g)):
+                at[k] -= client_lr * g[k]
+                g[k] = 0
 
 
 @_compiled
@@ -191,7 +200,7 @@ def test_measures(images: NDArray, labels: NDArray, rows: NDArray, classes: int,
 
 def compile_all(dtype: type[np.floating]) -> None:
     """Have everything compiled for arrays of `dtype`: seconds the first time on a machine, next to nothing afterwards."""
-    zeros = [np.zeros((LABEL_BLOCK, WIDTH_BLOCK), dtype) for _ in range(5)]
+    zeros = [np.zeros((LABEL_BLOCK, WIDTH_BLOCK), dtype) for _ in range(5)]  # start, correction, u, raw, pull
     zero: Any = dtype(0)  # rates are of the arrays' own type
     images, labels, rows = np.zeros((1, WIDTH_BLOCK), dtype), np.zeros(1, np.int64), np.zeros(1, np.int64)
     local_pass(images, labels, 2, rows[None], np.ones(1, dtype), zero, zero, *zeros)

@@ -60,7 +60,10 @@ def run(
     config: Annotated[Path | None, typer.Option(help="A JSON file with a config, instead of a preset.")] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.csv", help="Who takes part: lines of round,client (rounds from 1, clients from 0)."),
+        typer.Option(
+            metavar="FILE.csv",
+            help="Who takes part: lines of round,client (rounds from 1, clients from 0; the line 200, is a round without anybody).",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write config and records to this file.")] = None,
 ) -> None:
@@ -110,7 +113,7 @@ def _read_config(settings: list[str], preset: str, file: Path | None) -> Simulat
     if preset not in PRESETS:
         _stop(f"--preset: got {preset!r}, allowed {', '.join(PRESETS)}.", 2)
     try:
-        base = PRESETS[preset].config if file is None else json.loads(file.read_text())
+        base = PRESETS[preset].config if file is None else json.loads(file.read_text("utf-8-sig"))
         base = base.get("config", base) if isinstance(base, dict) else base
         if not isinstance(base, dict):
             _stop(f'--config: {file} holds no config: expected a JSON object, or one under "config".', 2)
@@ -125,16 +128,16 @@ def _read_config(settings: list[str], preset: str, file: Path | None) -> Simulat
 
 def _simulate(config: SimulationConfig) -> tuple[list[dict], tuple[str, int] | None]:
     """(records, (message, exit code) if it did not finish)."""
-    import torch
-
-    from fedviz.simulation.loop import simulate
-
-    torch.set_num_threads(1)  # more only pays for larger models than these
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     records: list[dict] = []
     with Progress(*columns, console=errors) as bar:
         task = bar.add_task("Preparing", total=config.rounds)
         try:
+            import torch  # here, for it takes a second or two, in which somebody may press Ctrl-C
+
+            from fedviz.simulation.loop import simulate
+
+            torch.set_num_threads(1)  # more only pays for larger models than these
             for record in simulate(config, progress=lambda text: bar.update(task, description=text)):
                 records.append(record.to_dict())
                 bar.update(task, description=config.algorithm.title, completed=record.round)
@@ -165,13 +168,15 @@ def _print_table(config: SimulationConfig, records: list[dict]) -> None:
 
 @app.command()
 def catalogue(
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with ranges and formulas.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON, with ranges and formulas, these as LaTeX too.")
+    ] = False,
 ) -> None:
     """List every algorithm, participation pattern, partition, problem, data set and model with its parameters.
 
     Example: python -m fedviz catalogue --json
     """
-    from fedviz.catalogue import KINDS, allowed, default_of
+    from fedviz.catalogue import KINDS, SYMBOLS, allowed, default_of
     from fedviz.catalogue import catalogue as everything
 
     if as_json:
@@ -181,6 +186,7 @@ def catalogue(
         table = Table("choose", "what it is, and its parameters", title=KINDS[kind], title_justify="left")
         for entry in entries.values():
             lines = [f"[bold]{escape(entry['title'])}[/bold]  {escape(entry['summary'])}"]
+            lines += [f"    {escape(line)}" for line in entry["formula_text"].splitlines()]
             lines += [f"{what}: {escape(value)}" for what, value in entry["costs"].items()]
             lines += [
                 escape(f"{p['name']} = {default_of(p)} ({allowed(p)}) {p['symbol']}: {p['help']}")
@@ -188,6 +194,7 @@ def catalogue(
             ]
             table.add_row(escape(entry["choose"]), "\n".join(lines))
         console.print(table)
+    console.print("; ".join(f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items()) + ".", markup=False)
 
 
 @app.command()
@@ -217,28 +224,29 @@ def reproduce(
 
     Example: python -m fedviz reproduce scaffold --claim scaffold-toy-speed
     """
-    from fedviz.papers import reproduce as engine
-    from fedviz.papers.claims import COSTS, PAPERS
-    from fedviz.papers.library import CLAIMS
+    with _stoppable("The same command goes on with the runs that are not finished yet."):
+        from fedviz.papers import reproduce as engine
+        from fedviz.papers.claims import COSTS, PAPERS
+        from fedviz.papers.library import CLAIMS
 
-    if paper not in (*PAPERS, "all"):
-        _stop(f"got {paper!r}, allowed {', '.join(PAPERS)} or all.", 2)
-    if cost not in COSTS:
-        _stop(f"--cost: got {cost!r}, allowed {', '.join(COSTS)}.", 2)
-    try:
-        wanted = engine.chosen(CLAIMS, paper=paper, ids=claim or [], cost=cost, must_run=must_run)
-    except ValueError as error:
-        _stop(f"--claim: {error}.", 2)
-    results = _try(wanted, seeds, must_run, budget, jobs or os.cpu_count() or 1, fresh)
-    _print_results(results)
-    if save:
-        from fedviz.papers import report
+        if paper not in (*PAPERS, "all"):
+            _stop(f"got {paper!r}, allowed {', '.join(PAPERS)} or all.", 2)
+        if cost not in COSTS:
+            _stop(f"--cost: got {cost!r}, allowed {', '.join(COSTS)}.", 2)
+        try:
+            wanted = engine.chosen(CLAIMS, paper=paper, ids=claim or [], cost=cost, must_run=must_run)
+        except ValueError as error:
+            _stop(f"--claim: {error}.", 2)
+        results = _try(wanted, seeds, must_run, budget, jobs or os.cpu_count() or 1, fresh)
+        _print_results(results)
+        if save:
+            from fedviz.papers import report
 
-        command = " ".join(["python -m fedviz", *sys.argv[1:]])
-        console.print(f"Wrote {report.save(results, command, CLAIMS)}.")
-    found = engine.shortcomings(results, named=bool(claim))
-    if found:
-        _stop("\n".join(found), 1)
+            command = " ".join(["python -m fedviz", *sys.argv[1:]])
+            console.print(f"Wrote {report.save(results, command, CLAIMS)}.")
+        found = engine.shortcomings(results, named=bool(claim))
+        if found:
+            _stop("\n".join(found), 1)
 
 
 def _try(
@@ -263,7 +271,7 @@ def _try(
     deadline = math.inf if budget is None else time.time() + 60 * budget
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     made = engine.carry_out(missing, workers=min(workers, max(1, len(missing))), deadline=deadline)
-    with _stoppable(), Progress(*columns, console=errors) as bar, closing(made):
+    with Progress(*columns, console=errors) as bar, closing(made):
         task = bar.add_task("Runs", total=len(jobs), completed=len(outcomes))
         try:
             for key, outcome in made:
@@ -282,11 +290,13 @@ def _try(
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Within it, being told to end (kill, a shutdown) is as Ctrl-C."""
+def _stoppable(how_to_go_on: str) -> Iterator[None]:
+    """Within it, being told to end (kill, a shutdown) is as Ctrl-C; either is answered with how to go on."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
+    except KeyboardInterrupt:
+        _stop(f"Interrupted. {how_to_go_on}", 130)
     finally:
         signal.signal(signal.SIGTERM, before)
 

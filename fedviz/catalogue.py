@@ -13,7 +13,8 @@ from pydantic_core import PydanticUndefined
 
 from fedviz.algorithms import ALGORITHMS, AlgorithmParameters
 from fedviz.config import ProbeParameters, SimulationConfig
-from fedviz.parameters import Parameters, shown
+from fedviz.formulas import plain
+from fedviz.parameters import Parameters, in_words, shown
 from fedviz.participation import PATTERNS, ParticipationParameters
 from fedviz.problems import PROBLEMS, ProblemParameters
 from fedviz.problems.architectures import FORMULAS, TITLES, shapes
@@ -30,7 +31,32 @@ KINDS: dict[str, str] = {
     "settings": "Settings of a run",
 }
 
-Entry = dict[str, Any]  # title, summary, formula, paper, choose, costs, parameters; all JSON values
+# The symbols that formulas have in common; further ones are those of an entry's own parameters, or said in its formula.
+SYMBOLS: dict[str, str] = {
+    "N": "clients",
+    "S": "clients in a round, 𝒮",
+    "d": "parameters of the model",
+    "K": "clusters, of n_k clients each, c(i) being client i's",
+    "τ": "local steps",
+    "B": "batch size",
+    "η_c, η_s": "rates of the clients and the server",
+    "w": "the server's model",
+    "u": "a client's model during its local steps",
+    "f_i": "what client i minimises",
+    "g_i": "its minibatch gradient in a local step, ḡ_i their mean over the round",
+    "Δ_i": "what client i brings, its mean local step",
+    "v": "the server's direction, w ← w − η_s η_c τ v unless said otherwise",
+    "y_i, y_k": "what the server remembers of a client or of a cluster",
+    "c_i, c": "control variates, the usual gradient of client i and of all",
+    "G_i, G": "the same, fixed for a window of P rounds that began at w_start",
+    "q_r^i": "client i's weight in round r",
+    "δ": "the participants' mean move",
+    "m, s": "δ and its square, gathered over past rounds",
+}
+
+Entry = dict[
+    str, Any
+]  # title, summary, formula (LaTeX), formula_text (plain), paper, choose, costs, parameters; all JSON values
 _EXAMPLE_CLIENTS = 100  # for what depends on the number of clients
 _TAGS = {"name", "pattern", "kind"}
 
@@ -75,7 +101,7 @@ def _entry(
     return {
         "title": title or getattr(model, "title", ""),
         "summary": getattr(model, "summary", "") or " ".join((model.__doc__ or "").split()),
-        "formula": getattr(model, "formula", ""),
+        **_formula(getattr(model, "formula", "")),
         "paper": getattr(model, "paper", ""),
         "choose": choose,
         "costs": dict(costs or {}),
@@ -83,6 +109,10 @@ def _entry(
             described for name in model.model_fields if (described := _parameter(model, name, prefix)) is not None
         ],
     }
+
+
+def _formula(latex: str) -> dict[str, str]:
+    return {"formula": latex, "formula_text": plain(latex)}
 
 
 def _parameter(model: type[Parameters], name: str, prefix: str) -> Entry | None:
@@ -127,13 +157,9 @@ def allowed(parameter: Entry) -> str:
     if parameter["type"] not in ("number", "whole number"):
         return parameter["type"]
     low, high = parameter["minimum"], parameter["maximum"]
-    start = "" if low is None else f" {'above' if parameter['above_minimum'] else 'from'} {_number(low)}"
-    end = "" if high is None else f" {'to below' if parameter['below_maximum'] else 'to'} {_number(high)}"
+    start = "" if low is None else f" {'above' if parameter['above_minimum'] else 'from'} {in_words(low)}"
+    end = "" if high is None else f" {'to below' if parameter['below_maximum'] else 'to'} {in_words(high)}"
     return parameter["type"] + start + end
-
-
-def _number(value: float) -> str:
-    return f"{int(value):,}" if value == int(value) else f"{value:g}"
 
 
 def default_of(parameter: Entry) -> str:
@@ -215,7 +241,7 @@ def _dataset(name: str) -> Entry:
     return {
         "title": info.title,
         "summary": f"{len(info.labels)} labels: {', '.join(info.labels)}.",
-        "formula": "",
+        **_formula(""),
         "paper": "",
         "choose": f"problem.dataset={name}",
         "costs": {
@@ -240,7 +266,7 @@ def _model(name: str) -> Entry:
         "summary": "Layers on Fashion-MNIST (outputs x inputs): "
         + ", then ".join(" x ".join(map(str, s)) for s in layers)
         + ".",
-        "formula": FORMULAS[name],
+        **_formula(FORMULAS[name]),
         "paper": "",
         "choose": f"problem.model={name}",
         "costs": {

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from fedviz.algorithms import ALGORITHMS, AnyAlgorithm, ClusterFedVARPParameters, ExplicitClusters
 from fedviz.algorithms.fedvarp import FedVARPParameters
-from fedviz.parameters import Parameters, parameter, shown
+from fedviz.parameters import Parameters, in_words, parameter, shown
 from fedviz.participation import PATTERNS, AnyParticipation, Uniform
 from fedviz.problems import PROBLEMS, AnyProblem, Classification
 from fedviz.problems.partitions import PARTITIONS
@@ -290,10 +290,13 @@ def with_settings(assignments: Iterable[str], base: Mapping[str, Any] | None = N
 def assign(values: dict[str, Any], path: str, value: Any) -> None:
     """Set a dotted path in nested values, in place."""
     *parents, last = path.split(".")
-    for name in parents:
+    for depth, name in enumerate(parents, start=1):
         inner = values.setdefault(name, {})
         if not isinstance(inner, dict):
-            raise ConfigError([(path, f"{name} is not a group of settings")])
+            group = ".".join(parents[:depth])
+            if name in _GROUP_EXAMPLES:
+                raise ConfigError([(group, _wants_group(name, inner))])
+            raise ConfigError([(path, f"there is no such setting: {group} is a single value")])
         values = inner
     values[last] = value
 
@@ -366,13 +369,16 @@ _TAG_PATHS = ("problem.kind", "problem.partition.name", "algorithm.name", "parti
 
 _GROUPS = {path.rsplit(".", 1)[0] for path in _TAG_PATHS}
 
-# Where one of several models stands, told apart by a tag; an error's location repeats the tag after the field.
-_TAGS = {group.rsplit(".")[-1]: tag for group, tag in (path.rsplit(".", 1) for path in _TAG_PATHS)}
+# Where one of several models stands; an error's location repeats the tag after the field.
 _UNIONS: dict[str, Mapping[str, type[Parameters]]] = {
     "problem": PROBLEMS,
     "algorithm": ALGORITHMS,
     "participation": PATTERNS,
     "partition": PARTITIONS,
+}
+# Each group of settings, with one that is in it.
+_GROUP_EXAMPLES = {"probe": "probe.mode=cheap"} | {
+    path.split(".")[-2]: f"{path}={next(iter(_UNIONS[path.split('.')[-2]]))}" for path in _TAG_PATHS
 }
 
 
@@ -385,7 +391,11 @@ def _explain(detail: Any) -> tuple[str, str]:
     field = ".".join(path)
     if inside := [part for part in detail["loc"] if isinstance(part, int)]:  # of a list: rows and columns, from 0
         place = "entry " + ", ".join(map(str, inside))
-        return field, f"{place}: got {json.dumps(got, default=str)[:80]}, allowed {_ENTRIES.get(path[-1], 'a number')}"
+        one, several = (
+            ("a whole number from 0", "whole numbers from 0") if path[-1] in _WHOLE else ("a number", "numbers")
+        )
+        wanted = f"a list of {several}" if detail["type"] == "list_type" else one
+        return field, f"{place}: got {_shorten(got)}, allowed {wanted}"
     if detail["type"] == "union_tag_invalid":
         return (
             f"{field}.{context['discriminator'].strip(chr(39))}",
@@ -398,16 +408,23 @@ def _explain(detail: Any) -> tuple[str, str]:
         return field, f"is needed: {allowed or about}"
     if detail["type"] == "json_invalid":
         return "", f"not valid JSON: {context.get('error', detail['msg'])}"
-    shown_got = json.dumps(got, default=str)[:80]
-    if path[-1] in _UNIONS:
-        return (
-            field,
-            f"got {shown_got}, expected a group of settings, as in {path[-1]}.{_TAGS[path[-1]]}={next(iter(_UNIONS[path[-1]]))}",
-        )
-    return field, f"got {shown_got}, allowed {allowed}" if allowed else f"got {shown_got}: {about or detail['msg']}"
+    if path[-1] in _GROUP_EXAMPLES:
+        return field, _wants_group(path[-1], got)
+    return (
+        field,
+        f"got {_shorten(got)}, allowed {allowed}" if allowed else f"got {_shorten(got)}: {about or detail['msg']}",
+    )
 
 
-_ENTRIES = {"cohorts": "whole numbers from 0", "labels": "whole numbers from 0"}
+def _wants_group(name: str, got: Any) -> str:
+    return f"got {_shorten(got)}, expected a group of settings, as in {_GROUP_EXAMPLES[name]}"
+
+
+def _shorten(got: Any) -> str:
+    return json.dumps(got, default=str)[:80]
+
+
+_WHOLE = ("cohorts", "labels")  # lists of whole numbers; all others are of numbers
 
 
 def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters]]:
@@ -422,6 +439,8 @@ def _locate(location: tuple[str | int, ...]) -> tuple[list[str], type[Parameters
         path.append(name)
         if name in _UNIONS and parts:
             model = _UNIONS[name].get(parts.pop(0), model)
+        elif name == "probe":
+            model = ProbeParameters
         elif name == "clustering":  # an id or explicit labels: one message for both
             break
     return path or [""], model
@@ -433,7 +452,11 @@ def _allowed(model: type[Parameters], name: str) -> tuple[str, str]:
         return "", ""
     about, kind = shown(model, name), model.model_fields[name].annotation
     if about["choices"]:
-        return " or ".join(json.dumps(value) for value in about["choices"]), about["help"]
+        choices = [json.dumps(value) for value in about["choices"]]
+        # What has no name of its own but can be given: the clusters, as labels.
+        given = [kind for kind in get_args(kind) if isinstance(kind, type) and issubclass(kind, Parameters)]
+        choices += [f'{{"{field}": [...]}}' for kind in given for field in kind.model_fields]
+        return " or ".join(choices), about["help"]
     if kind is bool:
         return "true or false", about["help"]
     noun = (
@@ -443,9 +466,9 @@ def _allowed(model: type[Parameters], name: str) -> tuple[str, str]:
         return "", about["help"]
     low, high = about["minimum"], about["maximum"]
     if low is not None:
-        noun += f" above {low:g}" if about["above"] else f" from {low:g}"
+        noun += f" above {in_words(low)}" if about["above"] else f" from {in_words(low)}"
     if high is not None:
-        noun += f" {'to below' if about['below'] else 'to'} {high:,}"
+        noun += f" {'to below' if about['below'] else 'to'} {in_words(high)}"
     return noun, about["help"]
 
 

@@ -39,6 +39,11 @@ def parameter(
     return Field(default, description=help, json_schema_extra={"shown": shown}, **limits)
 
 
+def in_words(limit: float) -> str:
+    """A limit as people write it: 1,000,000 or 0.05 or 1e-06."""
+    return f"{int(limit):,}" if limit == int(limit) else f"{limit:g}"
+
+
 def shown(model: type[BaseModel], name: str) -> dict[str, Any]:
     """How field `name` of `model` is presented: label, symbol, log, choices, suggested, help, minimum, maximum, above, below.
 

@@ -128,6 +128,12 @@ MUTANTS: dict[str, Mutant] = {
         "if False:",
         "a client named twice in a round of a trace goes unnoticed",
     ),
+    "trace-ends-early": Mutant(
+        "fedviz/participation/trace.py",
+        "if not cells[1]:",
+        "if False:",
+        "a trace from CSV cannot end with empty rounds",
+    ),
     "mifa-gain": Mutant(
         "fedviz/algorithms/mifa.py",
         "return size / self.setting.num_clients",
@@ -306,9 +312,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "sizes-cut-off": Mutant(
         "fedviz/participation/base.py",
-        "{round(size) or 'less than 1'}",
-        "{int(size) or 'less than 1'}",
-        "0.7 clients a round are said to be less than one, 4.9 to be four",
+        "{about}{round(size)} of",
+        "{about}{int(size)} of",
+        "4.9 clients a round are said to be four",
     ),
     "seed-zero-is-none": Mutant(
         "fedviz/keyed_random.py",

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fedviz.__main__ import app
 from fedviz.algorithms import ALGORITHMS
-from fedviz.catalogue import KINDS, allowed, catalogue, default_of
+from fedviz.catalogue import KINDS, SYMBOLS, allowed, catalogue, default_of
 from fedviz.config import ProbeParameters, SimulationConfig, with_settings
 from fedviz.participation import PATTERNS
 from fedviz.problems import PROBLEMS, Classification
@@ -51,6 +51,13 @@ def test_every_data_set_and_model_appears() -> None:
         set(catalogue()["datasets"]) == set(DATASETS) == set(Classification.model_fields["dataset"].annotation.__args__)
     )
     assert set(catalogue()["models"]) == set(MODELS) == set(Classification.model_fields["model"].annotation.__args__)
+
+
+def test_the_readme_names_as_many_models_as_there_are() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    (row,) = (line for line in readme.splitlines() if line.startswith("| models |"))
+    assert len(row.split("|")[2].split(", ")) == len(MODELS)
+    assert "the CNN of the FedAvg paper" in row
 
 
 def test_the_settings_of_a_run_appear() -> None:
@@ -155,8 +162,12 @@ def test_the_command_prints_the_same_as_json_and_as_a_table() -> None:
         assert KINDS[kind] in table.output
         for here in entries.values():
             assert here["title"] in table.output
+            for line in here["formula_text"].splitlines():
+                assert line in table.output
             for p in here["parameters"]:
                 assert p["name"] in table.output
+    for symbol, meaning in SYMBOLS.items():
+        assert f"{symbol}: {meaning}" in " ".join(table.output.split())
 
 
 def test_it_opens_without_torch() -> None:
@@ -172,6 +183,9 @@ def test_the_page_shows_every_entry_and_every_parameter(tmp_path: Path, monkeypa
     page = AppTest.from_file("../app.py", default_timeout=30).switch_page("pages/reference.py").run()
     assert not page.exception
     assert [tab.label for tab in page.tabs] == list(KINDS.values())
+    legend = "\n".join(element.value for element in page.caption).replace("\\", "")
+    for symbol, meaning in SYMBOLS.items():
+        assert f"{symbol}: {meaning}" in legend
     for tab, entries in zip(page.tabs, catalogue().values(), strict=True):
         titles = [element.value for element in tab.subheader]
         assert [title.replace("\\", "") for title in titles] == [here["title"] for here in entries.values()]

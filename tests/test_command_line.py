@@ -95,6 +95,19 @@ def test_a_trace_from_a_file_is_replayed(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["records"][4]["cohort"] == [0, 2]
 
 
+def test_a_config_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As the editors of Windows write it; and a fault in the file is told as the file's."""
+    file, out = tmp_path / "config.json", tmp_path / "out.json"
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps({"seed": 5}).encode())
+    code, _ = run(*QUADRATICS, "--set", "participation.pattern=full", "--config", str(file), "--json", str(out))
+    assert code == 0
+    assert json.loads(out.read_text())["config"]["seed"] == 5
+    file.write_text('{"problem": "x"}')
+    code, shown = run("--set", "problem.dataset=mnist", "--config", str(file))
+    assert code == 2
+    assert 'problem: got "x", expected a group of settings' in " ".join(shown.split())
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -120,6 +133,18 @@ def test_a_trace_that_cannot_be_replayed_ends_with_code_two_and_names_the_place(
     # Rich breaks lines, inside the path as well, so spaces are no matter.
     assert "".join(message.split()) in "".join(shown.split())
     assert "Traceback" not in shown
+
+
+def test_a_run_that_is_stopped_while_it_gets_ready_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def pressed(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "set_num_threads", pressed)
+    code, shown = run(*QUADRATICS, "--set", "participation.pattern=full")
+    assert code == 130
+    assert "Interrupted." in shown
 
 
 def test_divergence_ends_with_code_one_keeps_the_finite_rounds_and_says_what_to_change(tmp_path: Path) -> None:

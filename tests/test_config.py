@@ -43,13 +43,24 @@ BAD: list[tuple[list[str], str, str]] = [
     (
         ["participation.pattern=trace", "participation.cohorts=[[0],[2,-1]]"],
         "participation.cohorts",
-        "entry 1, 1: got -1, allowed whole",
+        "entry 1, 1: got -1, allowed a whole number from 0",
     ),
     (
         ["participation.pattern=trace", "participation.cohorts=[[true]]"],
         "participation.cohorts",
-        "entry 0, 0: got true, allowed whole",
+        "entry 0, 0: got true, allowed a whole number from 0",
     ),
+    (
+        ["participation.pattern=trace", "participation.cohorts=[0]"],
+        "participation.cohorts",
+        "entry 0: got 0, allowed a list of whole numbers from 0",
+    ),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.curvature=[1,2]"],
+        "problem.curvature",
+        "entry 0: got 1, allowed a list of numbers",
+    ),
+    ([*QUADRATIC, "problem.start=[[1]]"], "problem.start", "entry 0: got [1], allowed a number"),
     (
         [*QUADRATIC, "num_clients=2", "problem.linear=[[1],[NaN]]"],
         "problem.linear",
@@ -63,6 +74,18 @@ BAD: list[tuple[list[str], str, str]] = [
         "algorithm.clustering",
         'got "age", allowed "label"',
     ),
+    (
+        ["algorithm.name=cluster_fedvarp", "algorithm.clustering=5"],
+        "algorithm.clustering",
+        'got 5, allowed "label" or "random" or "kmeans" or {"labels": [...]}',
+    ),
+    (["probe.replicas=1"], "probe.replicas", "got 1, allowed a whole number from 2 to 16"),
+    (["probe.clients=3"], "probe.clients", "got 3, allowed a whole number from 4 to 100,000"),
+    (["probe.mode=exact"], "probe.mode", 'got "exact", allowed "cheap" or "full"'),
+    (["probe.every=3"], "probe.every", "allowed here: check_every, clients, mode, replicas, windows_every"),
+    (["probe=cheap"], "probe", "expected a group of settings, as in probe.mode=cheap"),
+    ([*DRAWN, "problem.noise=-1"], "problem.noise", "got -1, allowed a number from 0 to 1,000,000"),
+    ([*DRAWN, "problem.flat=1e7"], "problem.flat", "got 10000000.0, allowed a number above 0 to 1,000,000"),
     (
         ["algorithm.name=cluster_fedvarp", "algorithm.clustering.labels=[0,1]"],
         "algorithm.clustering.labels",
@@ -109,6 +132,7 @@ BAD: list[tuple[list[str], str, str]] = [
     (["momentum=0.9"], "momentum", "there is no such setting"),
     (["rounds"], "rounds", "expected path=value"),
     (["rounds.a=1"], "rounds", "got {"),
+    (["rounds=60", "rounds.a=1"], "rounds.a", "there is no such setting: rounds is a single value"),
     (["algorithm=fedavg"], "algorithm", 'got "fedavg"'),
     (
         [*QUADRATIC, "problem.curvature=null"],
@@ -119,7 +143,22 @@ BAD: list[tuple[list[str], str, str]] = [
     (
         [*QUADRATIC, "num_clients=2", "problem.curvature=[[],[]]", "problem.start=null"],
         "problem.curvature",
-        "at least one",
+        "row 0 is empty: give one number a coordinate, at least one",
+    ),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.linear=[[1],[]]"],
+        "problem.linear",
+        "row 1 is empty: give one number a coordinate, at least one",
+    ),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.curvature=[[1,2],[1]]"],
+        "problem.curvature",
+        "row 1 has 1 number, row 0 of curvature has 2: give as many",
+    ),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.linear=[[1],[1,2]]"],
+        "problem.linear",
+        "row 1 has 2 numbers, row 0 of curvature has 1: give as many",
     ),
     ([*DRAWN, "problem.flat=2"], "problem.steep", "got 1, allowed from 2, the smallest curvature"),
     ([*DRAWN, "problem.flat=0"], "problem.flat", "got 0, allowed a number above 0"),
@@ -134,7 +173,11 @@ BAD: list[tuple[list[str], str, str]] = [
         "got -1, allowed a number from 0",
     ),
     ([*QUADRATIC, "num_clients=3"], "problem.curvature", "got 2 rows for 3 clients"),
-    ([*QUADRATIC, "num_clients=2", "problem.start=[0,0]"], "problem.curvature", "row 0 has 1 numbers, start has 2"),
+    (
+        [*QUADRATIC, "num_clients=2", "problem.start=[0,0]"],
+        "problem.start",
+        "got 2 numbers for 1 coordinate: give as many",
+    ),
 ]
 
 
@@ -146,6 +189,50 @@ def test_a_bad_setting_is_refused_by_field_value_and_range(settings: list[str], 
         with_settings(settings)
     assert field in dict(refused.value.problems)
     assert message in dict(refused.value.problems)[field]
+
+
+@pytest.mark.parametrize("setting", ["problem.dataset=mnist", "problem.partition.name=iid"])
+def test_a_group_that_the_base_gives_as_a_value_is_what_is_refused(setting: str) -> None:
+    """The fault is in the base, not in the setting that would have gone into the group."""
+    with pytest.raises(ConfigError) as refused:
+        with_settings([setting], {"problem": "x"})
+    assert refused.value.problems == [
+        ("problem", 'got "x", expected a group of settings, as in problem.kind=classification')
+    ]
+    with pytest.raises(ConfigError) as refused:
+        with_settings(["problem.partition.similarity=1"], {"problem": {"partition": 3}})
+    assert refused.value.problems[0] == (
+        "problem.partition",
+        "got 3, expected a group of settings, as in problem.partition.name=similarity",
+    )
+
+
+def test_no_message_is_in_the_words_of_the_validation_library() -> None:
+    """Every number and choice of every model, set to what it cannot be, is answered with what is allowed."""
+    groups = {
+        "algorithm.name": ALGORITHMS,
+        "participation.pattern": PATTERNS,
+        "problem.partition.name": PARTITIONS,
+        "problem.kind": PROBLEMS,
+    }
+    tried = 0
+    for tag, models in groups.items():
+        prefix, own = tag.rsplit(".", 1)
+        for choice, model in models.items():
+            for name in set(model.model_fields) - {own, "partition"}:
+                with pytest.raises(ConfigError) as refused:
+                    with_settings([f"{tag}={choice}", f'{prefix}.{name}={{"a":1}}'])
+                message = dict(refused.value.problems)[f"{prefix}.{name}"]
+                lists = shown(model, name)["help"]
+                assert "allowed" in message or lists in message
+                tried += 1
+    for name in set(SimulationConfig.model_fields) - {"algorithm", "participation", "problem", "probe"}:
+        with pytest.raises(ConfigError, match=f"{name}: got .*, allowed"):
+            SimulationConfig.read({name: {"a": 1}})
+    for name in SimulationConfig.model_fields["probe"].annotation.model_fields:
+        with pytest.raises(ConfigError, match=rf"probe\.{name}: got .*, allowed"):
+            SimulationConfig.read({"probe": {name: {"a": 1}}})
+    assert tried > 30
 
 
 def test_label_clusters_need_labels() -> None:

@@ -415,6 +415,22 @@ def test_a_command_that_was_stopped_goes_on_with_the_runs_that_are_missing(monke
     assert "taken up" not in shown
 
 
+@pytest.mark.parametrize("where", ["fedviz.papers.reproduce.chosen", "fedviz.papers.kept.Kept.found"])
+def test_a_command_that_is_stopped_before_its_first_run_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """While the claims are read, or the numbers of former runs."""
+    StandIn(monkeypatch, toy_claim(seeds=2))
+
+    def pressed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, pressed)
+    code, shown = reproduce("scaffold", "--jobs", "1")
+    assert code == 130
+    assert "Interrupted. The same command goes on with the runs that are not finished yet." in " ".join(shown.split())
+
+
 def at_once_or_slowly(job: Job, deadline: float) -> Outcome:
     """Leaves a file behind when it gets to its end."""
     time.sleep(job.config["seconds"])

@@ -90,6 +90,18 @@ def test_cohorts_come_from_the_group_on_duty() -> None:
         assert set(pattern.cohort(round)) <= set(pattern.law(round).available)
 
 
+def test_who_takes_part_in_a_trace_is_said_in_words() -> None:
+    """By the mean of the cohorts' sizes: 1 in a million rounds, 3 in 2, none at all, everybody."""
+    for cohorts, said in (
+        ([[]] * 999_999 + [[1]], "on average less than 1 of 4 clients"),
+        ([[0, 1], [2]], "about 2 of 4 clients"),
+        ([[], []], "none of 4 clients"),
+        ([[0], [1]], "1 of 4 clients"),
+        ([[0, 1, 2, 3]], "all 4 clients"),
+    ):
+        assert Trace(cohorts=cohorts).phrase(4) == said
+
+
 def test_a_trace_is_replayed_as_given() -> None:
     pattern = Trace(cohorts=[[3, 1], [], [0]], repeat=True).build(4, 0)
     assert [pattern.cohort(round).tolist() for round in range(1, 6)] == [[1, 3], [], [0], [1, 3], []]
@@ -312,6 +324,17 @@ def test_a_trace_from_csv_is_read_whatever_wrote_it() -> None:
         assert read_csv(content) == expected, content
 
 
+def test_a_line_without_a_client_keeps_a_round_in_which_nobody_takes_part() -> None:
+    """Every tenth of 200 rounds empty, the last one included: a line of its own says that there is a round 200."""
+    lines = "".join(f"{r},{r % 7}\n" for r in range(1, 201) if r % 10)
+    assert len(read_csv(lines)) == 199
+    cohorts = read_csv(lines + "200,\n")
+    assert cohorts == [[r % 7] if r % 10 else [] for r in range(1, 201)]
+    assert Trace(cohorts=cohorts).problem_with(7, 200) is None
+    assert read_csv("2, \n") == [[], []]
+    assert read_csv("1,\n1,4\n") == [[4]]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -322,7 +345,11 @@ def test_a_trace_from_csv_is_read_whatever_wrote_it() -> None:
         ("1;2", "line 1 has 1 column, expected 2 with a comma between"),
         ("1,2,3", "line 1 has 3 columns, expected 2"),
         ("1,2.5", "column 2 (client): got '2.5'"),
-        ("1,", "column 2 (client): got ''"),
+        (",1", "line 1, column 1 (round): got ''"),
+        ("1,0\n2,,", "line 2 has 3 columns"),
+        ('1,"0\n', "line 1, column 2: a quote is opened and not closed"),
+        ('1,0\n2,"1', "line 2, column 2: a quote is opened and not closed"),
+        ('1,0\n"2,1\n3,1"\n', "line 2, column 1: a quote is opened and not closed"),
         ("1,99999999999", "column 2 (client): got '99999999999'"),
         ("1," + "9" * 10_000, "column 2 (client): got '99999999999999999999…'"),
         ("1,2\n1,\u00b2", "line 2, column 2 (client): got '²'"),
@@ -339,7 +366,7 @@ def test_a_trace_from_csv_is_read_whatever_wrote_it() -> None:
         ("1," + "x" * 200_000, "line 1: cannot be read as CSV"),  # longer than a field of Python's csv may be
         (b"1,2\n" * 1_250_001, "more than the 5,000,000 characters that are allowed"),
     ],
-    ids=range(23),
+    ids=range(27),
 )
 def test_a_trace_from_csv_names_what_is_wrong(content: str | bytes, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -354,4 +381,4 @@ def test_no_file_whatsoever_is_answered_with_anything_but_cohorts_or_words(conte
     except ValueError as error:
         said = str(error)
     assert cohorts is not None or said.startswith("line ")
-    assert cohorts is None or (cohorts[-1] and all(len(set(cohort)) == len(cohort) for cohort in cohorts))
+    assert cohorts is None or (cohorts and all(len(set(cohort)) == len(cohort) for cohort in cohorts))

@@ -52,7 +52,8 @@ class AmplifiedFedAvgParameters(AmplifiedParameters):
         "FedAvg that takes the move of a whole window of rounds more than once, when everybody has had a turn."
     )
     formula: ClassVar = (
-        r"w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})\ \text{ every } P \text{ rounds}"
+        r"\begin{aligned}&v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i\\&\text{after every } P \text{ rounds:}\\"
+        r"&w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})\end{aligned}"
     )
     watch: ClassVar = (
         "The part of the error that comes from who took part stays in every single round, for nothing is remembered; over a whole "
@@ -106,8 +107,9 @@ class AmplifiedScaffoldParameters(AmplifiedParameters):
         "SCAFFOLD for clients that take turns: corrections stay fixed for a window, whose move is taken more than once."
     )
     formula: ClassVar = (
-        r"\begin{aligned}&g_i(u)\to g_i(u)+G-G_i\\&w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})"
-        r"\ \text{ every } P \text{ rounds}\end{aligned}"
+        r"\begin{aligned}&g_i(u)\to g_i(u)+G-G_i\\&v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i\\&\text{after every } P \text{ rounds:}\\"
+        r"&w\leftarrow w_{\mathrm{start}}+\gamma\,(w-w_{\mathrm{start}})\\"
+        r"&G_i\leftarrow\frac{\sum_{r}q_r^i\,\bar g_{r,i}}{\sum_{r}q_r^i}\ \text{ if seen}\\&G\leftarrow\frac{1}{N}\sum_{j}G_j\end{aligned}"
     )
     watch: ClassVar = (
         "Look at two parts of the error: who took part should fall as control variates fill at the end of each window, and so "

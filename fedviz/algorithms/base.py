@@ -64,7 +64,7 @@ class AlgorithmParameters(Parameters):
     title: ClassVar[str]  # as the field writes it
     summary: ClassVar[str]  # one plain sentence
     watch: ClassVar[str] = ""  # what to look for in the decomposition where chance decides who takes part
-    formula: ClassVar[str]  # LaTeX of the server's direction
+    formula: ClassVar[str]  # LaTeX of the server's direction and of what is remembered, a statement a line
     paper: ClassVar[str]
     vectors_down: ClassVar[int] = 1  # vectors of length d a participant receives and sends in a round
     vectors_up: ClassVar[int] = 1

@@ -30,7 +30,9 @@ class FedAvgParameters(AlgorithmParameters):
 class FedProxParameters(AlgorithmParameters):
     title: ClassVar = "FedProx"
     summary: ClassVar = "FedAvg whose clients are held back: a spring pulls each local model towards the server's."
-    formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i,\quad g_i(u)\to g_i(u)+\mu\,(u-w)"
+    formula: ClassVar = (
+        r"\begin{aligned}&g_i(u)\to g_i(u)+\mu\,(u-w)\\&v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i\end{aligned}"
+    )
     watch: ClassVar = (
         "The spring keeps local models closer to the server's, but nothing is remembered: the part of the error that comes from "
         "who took part stays as long as clients differ."

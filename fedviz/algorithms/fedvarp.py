@@ -29,7 +29,10 @@ class FedVARPParameters(AlgorithmParameters):
         "The server keeps each client's last update and lets it stand in while the client is absent, so who happens to "
         "take part no longer shakes the model."
     )
-    formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}(\Delta_i-y_i)+\frac{1}{N}\sum_{j}y_j"
+    formula: ClassVar = (
+        r"\begin{aligned}&v=\frac{1}{S}\sum_{i\in\mathcal S}(\Delta_i-y_i)+\frac{1}{N}\sum_{j}y_j\\"
+        r"&\text{then }\ y_i\leftarrow\Delta_i,\quad i\in\mathcal S\end{aligned}"
+    )
     watch: ClassVar = (
         "Look at the part of the error that comes from who took part: once all clients have been seen, memories should push it "
         "far down, while the drift of local steps stays."
@@ -76,7 +79,11 @@ class ClusterFedVARPParameters(AlgorithmParameters):
         "FedVARP with one memory for each cluster of similar clients: K vectors instead of N, fresher, but blind to "
         "differences inside a cluster."
     )
-    formula: ClassVar = r"v=\frac{1}{S}\sum_{i\in\mathcal S}(\Delta_i-y_{c(i)})+\sum_{k}\frac{n_k}{N}\,y_k"
+    formula: ClassVar = (
+        r"\begin{aligned}&v=\frac{1}{S}\sum_{i\in\mathcal S}(\Delta_i-y_{c(i)})+\sum_{k}\frac{n_k}{N}\,y_k\\"
+        r"&\text{then }\ y_k\leftarrow\frac{1}{|\mathcal S_k|}\sum_{i\in\mathcal S_k}\Delta_i\\"
+        r"&\mathcal S_k\text{: those of }\mathcal S\text{ in cluster }k\text{, if any}\end{aligned}"
+    )
     watch: ClassVar = (
         "Look at the part of the error that comes from who took part: it should fall sooner than with a memory for each client, "
         "but only to the level of the differences inside the clusters."

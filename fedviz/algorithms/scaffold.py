@@ -26,7 +26,11 @@ class ScaffoldParameters(AlgorithmParameters):
         "Each client corrects its own steps by how its gradient usually differs from everybody's, so that local models "
         "no longer drift apart."
     )
-    formula: ClassVar = r"g_i(u)\to g_i(u)+c-c_i,\quad v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i"
+    formula: ClassVar = (
+        r"\begin{aligned}&g_i(u)\to g_i(u)+c-c_i\\&v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i\\"
+        r"&\text{then }\ c_i\leftarrow\bar g_i,\quad i\in\mathcal S\\&\text{(option I: }c_i\leftarrow\nabla f_i(w)\text{)}\\"
+        r"&c\leftarrow\frac{1}{N}\sum_{j}c_j\end{aligned}"
+    )
     watch: ClassVar = (
         "Look at two parts of the error: who took part should fall as control variates fill, and so should drift across the "
         "gradient (see Relative), which memory at the server alone cannot lower."

@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# What the three begin with: the cohort's mean move.
+MOVE = r"\begin{aligned}&v=\frac{1}{S}\sum_{i\in\mathcal S}\Delta_i,\quad\delta=\eta_c\tau v\\&"
+
+
 class FedAvgMParameters(AlgorithmParameters):
     title: ClassVar = "FedAvgM"
     summary: ClassVar = "FedAvg with momentum at the server: the model keeps moving where recent rounds have pointed."
-    formula: ClassVar = r"m\leftarrow\beta m+\eta_c\tau v,\quad w\leftarrow w-\eta_s m"
+    formula: ClassVar = MOVE + r"m\leftarrow\beta m+\delta\\&w\leftarrow w-\eta_s m\end{aligned}"
     watch: ClassVar = (
         "The parts concern what the momentum is fed with, as with FedAvg: who took part stays; averaging over rounds steadies the "
         "curve of the loss instead."
@@ -86,8 +90,8 @@ class AdaptiveParameters(AlgorithmParameters):
 class FedAdamParameters(AdaptiveParameters):
     title: ClassVar = "FedAdam"
     summary: ClassVar = "The server runs Adam on the cohort's mean move: each coordinate gets a step of its own length."
-    formula: ClassVar = (
-        r"\begin{aligned}&s\leftarrow\beta_2 s+(1-\beta_2)\,\delta^2\\"
+    formula: ClassVar = MOVE + (
+        r"m\leftarrow\beta_1 m+(1-\beta_1)\,\delta\\&s\leftarrow\beta_2 s+(1-\beta_2)\,\delta^2\\"
         r"&w\leftarrow w-\eta_s\,m/(\sqrt{s}+\varepsilon)\end{aligned}"
     )
     name: Literal["fedadam"] = "fedadam"
@@ -101,9 +105,9 @@ class FedYogiParameters(AdaptiveParameters):
     summary: ClassVar = (
         "FedAdam whose memory of sizes changes more slowly, so that a quiet spell does not make steps explode."
     )
-    formula: ClassVar = (
-        r"\begin{aligned}&s\leftarrow s-(1-\beta_2)\,\delta^2\,\mathrm{sign}(s-\delta^2)\\"
-        r"&w\text{ as in FedAdam}\end{aligned}"
+    formula: ClassVar = MOVE + (
+        r"m\leftarrow\beta_1 m+(1-\beta_1)\,\delta\\&s\leftarrow s-(1-\beta_2)\,\delta^2\,\mathrm{sign}(s-\delta^2)\\"
+        r"&w\leftarrow w-\eta_s\,m/(\sqrt{s}+\varepsilon)\end{aligned}"
     )
     name: Literal["fedyogi"] = "fedyogi"
 

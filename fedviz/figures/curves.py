@@ -38,6 +38,7 @@ from fedviz.figures.views import Figure, RunView
 
 SPREADS = ("dissimilarity", "within_cluster_dissimilarity", "state_error")
 EXPECTED_AGE = "expected age in the long run"
+AGE_PANEL = 0.44  # of the height; as much is above it, and between them room for its heading
 EVALUATION = ("train_loss", "test_loss", "test_accuracy", "gradient_norm_sq", "objective", "distance")
 
 
@@ -146,7 +147,7 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
         curves.append(readout(f"largest within {one_group}", number(found[1] if found else None), rounds, largest))
     layout: dict[str, Any] = {
         "xaxis": rounds_axis(view.rounds),
-        "yaxis": log_axis(shown, most=3),
+        "yaxis": log_axis(shown, most=4),
         "annotations": [_panel_title("squared distance of gradients", 1)],
         "margin": {"l": 56, "r": 14, "t": 24, "b": 40},
     }
@@ -170,9 +171,9 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
             )
             said.append(f"{EXPECTED_AGE} {number(float(expected['expected_staleness'][-1]))} rounds")
         layout["xaxis"]["anchor"] = "y2"
-        layout["yaxis"]["domain"] = [0.5, 1]
-        layout["yaxis2"] = axis(domain=[0, 0.33], rangemode="tozero", nticks=4)
-        layout["annotations"].append(_panel_title("age in rounds", 0.33))
+        layout["yaxis"]["domain"] = [0.56, 1]
+        layout["yaxis2"] = axis(domain=[0, AGE_PANEL], rangemode="tozero", nticks=5)
+        layout["annotations"].append(_panel_title("age in rounds", AGE_PANEL))
     shapes, shaded = cold_start(view)
     gaps = any((values <= 0).any() for values in shown)
     return figure(

@@ -69,8 +69,10 @@ class ParticipationParameters(Parameters):
         size = self.mean_size(num_clients)
         if size >= num_clients:
             return f"all {num_clients:,} clients"
+        if not round(size):
+            return f"{'on average less than 1' if size else 'none'} of {num_clients:,} clients"
         about = "" if size == self.cohort_size(num_clients) else "about "
-        return f"{about}{round(size) or 'less than 1'} of {num_clients:,} clients"
+        return f"{about}{round(size)} of {num_clients:,} clients"
 
     def window(self, num_clients: int) -> int:
         """P, after how many rounds the pattern has given everybody a turn; 1 where every round does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +23,10 @@ class Trace(ParticipationParameters):
     pattern: Literal["trace"] = "trace"
     cohorts: Cohorts = parameter(
         label="Cohorts",
-        help="Who takes part: CSV lines of round,client (rounds from 1, clients from 0), or a list for each round, as [[0, 3], [1], ...].",
+        help=(
+            "Who takes part: CSV lines of round,client (rounds from 1, clients from 0; the line 200, is round 200 without anybody), or a "
+            "list for each round, as [[0, 3], [1], ...]."
+        ),
         min_length=1,
         max_length=1_000_000,
     )
@@ -48,7 +52,8 @@ class Trace(ParticipationParameters):
         if rounds > len(self.cohorts) and not self.repeat:
             return (
                 "cohorts",
-                f"got cohorts for {len(self.cohorts):,} of {rounds:,} rounds: give more, run fewer, or start over at the end (repeat)",
+                f"got cohorts for {len(self.cohorts):,} of {rounds:,} rounds: give more (a CSV line '{rounds},' makes "
+                "the last ones empty), run fewer, or start over at the end (repeat)",
             )
         return None
 
@@ -71,7 +76,9 @@ MOST = 1_000_000
 
 
 def read_csv(content: str | bytes) -> list[list[int]]:
-    """Cohorts from CSV lines of round,client (rounds from 1, clients from 0; a header is allowed; rounds not named are empty).
+    """Cohorts from CSV lines of round,client (rounds from 1, clients from 0; a header is allowed).
+
+    A line without a client, as in 200, names a round in which nobody may take part, the last one say; rounds not named are empty.
 
     Bytes are UTF-8, with or without a byte order mark. Raises ValueError with the line and the column that are wrong.
     """
@@ -81,7 +88,7 @@ def read_csv(content: str | bytes) -> list[list[int]]:
     text = (
         content.decode("utf-8-sig", errors="replace") if isinstance(content, bytes) else content.removeprefix("\ufeff")
     )
-    rows = csv.reader(io.StringIO(text, newline=""))
+    rows = csv.reader(_lines(text))
     cohorts: dict[int, dict[int, int]] = {}  # round -> client -> the line that names it
     try:
         for row in rows:
@@ -93,23 +100,39 @@ def read_csv(content: str | bytes) -> list[list[int]]:
     return [list(cohorts.get(round, ())) for round in range(1, max(cohorts) + 1)]
 
 
+def _lines(text: str) -> Iterator[str]:
+    """The lines, each of which closes the quotes that it opens, for no cell goes on in the next line."""
+    for number, line in enumerate(io.StringIO(text, newline=""), start=1):
+        if line.count('"') % 2 and not _is_binary(line):
+            column = line[: line.rindex('"')].count(",") + 1
+            raise ValueError(
+                f"line {number}, column {column}: a quote is opened and not closed: remove it, or close it in the same line"
+            )
+        yield line
+
+
+def _is_binary(text: str) -> bool:
+    return "\ufffd" in text or "\0" in text
+
+
 def _add(cohorts: dict[int, dict[int, int]], row: list[str], line: int) -> None:
     """Take up one row of round,client."""
     cells = [cell.strip() for cell in row]
     if not any(cells) or (not cohorts and [cell.lower() for cell in cells] == ["round", "client"]):
         return
-    if any(mark in cell for cell in cells for mark in "\ufffd\0"):
+    if any(map(_is_binary, cells)):
         raise ValueError(
             f"line {line}: this is not plain text in UTF-8: save the file as CSV (UTF-8), with lines of round,client"
         )
     if len(cells) != 2:
         columns = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
         raise ValueError(f"line {line} has {columns}, expected 2 with a comma between: round,client")
-    round, client = (
-        _whole(cell, least, f"line {line}, column {column} ({name})")
-        for column, (name, cell, least) in enumerate(zip(("round", "client"), cells, (1, 0), strict=True), start=1)
-    )
-    before = cohorts.setdefault(round, {}).setdefault(client, line)
+    round = _whole(cells[0], 1, f"line {line}, column 1 (round)")
+    visits = cohorts.setdefault(round, {})
+    if not cells[1]:  # the round is there, and that is all
+        return
+    client = _whole(cells[1], 0, f"line {line}, column 2 (client)")
+    before = visits.setdefault(client, line)
     if before != line:
         raise ValueError(
             f"line {line}, column 2 (client): round {round} has client {client} already, in line {before}: name each once"

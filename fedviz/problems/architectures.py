@@ -33,7 +33,7 @@ FORMULAS: dict[str, str] = {
     "fedavg_cnn": (
         r"\begin{aligned}&x_1=\mathrm{pool}\,\mathrm{relu}(W_1*x+b_1),\quad 32\text{ kernels}\\"
         r"&x_2=\mathrm{pool}\,\mathrm{relu}(W_2*x_1+b_2),\quad 64\text{ kernels}\\"
-        r"&h_w(x)=W_4\,\mathrm{relu}(W_3x_2+b_3)+b_4,\quad W_3x_2\in\mathbb R^{512}\end{aligned}"
+        r"&h_w(x)=W_4\,\mathrm{relu}(W_3x_2+b_3)+b_4\\&W_3x_2\in\mathbb R^{512}\end{aligned}"
     ),
     "lenet5": (
         r"\begin{aligned}&x_1=\mathrm{pool}\,\mathrm{relu}(W_1*x+b_1),\quad 6\text{ kernels}\\"

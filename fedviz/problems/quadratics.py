@@ -132,11 +132,16 @@ class Quadratics(ProblemParameters):
                 return field, "is needed: curvature and linear term are given together, or neither of them"
             if len(rows) != num_clients:
                 return field, f"got {len(rows)} rows for {num_clients} clients: give one row a client"
-            d, first = (len(self.start), "start") if self.start else (self.dimension(), "row 0 of curvature")
-            wrong = next((n for n, row in enumerate(rows) if len(row) != d or not row), None)
-            if wrong is not None:
-                return field, f"row {wrong} has {len(rows[wrong])} numbers, {first} has {d}: give as many, at least one"
-        return None
+            d = self.dimension()
+            for number, row in enumerate(rows):
+                if not row:
+                    return field, f"row {number} is empty: give one number a coordinate, at least one"
+                if len(row) != d:
+                    return (
+                        field,
+                        f"row {number} has {_count(len(row), 'number')}, row 0 of curvature has {d}: give as many",
+                    )
+        return self._problem_with_start()
 
     def _problem_with_drawing(self, num_clients: int) -> tuple[str, str] | None:
         if self.steep < self.flat:
@@ -149,8 +154,11 @@ class Quadratics(ProblemParameters):
         for field in ("curvature_dissimilarity", "gradient_dissimilarity"):
             if num_clients == 1 and getattr(self, field):
                 return field, f"got {getattr(self, field):g}, allowed 0: a single client does not differ from the mean"
-        if self.start and len(self.start) != self.coordinates:
-            return "start", f"got {len(self.start)} numbers for {self.coordinates} coordinates: give as many"
+        return self._problem_with_start()
+
+    def _problem_with_start(self) -> tuple[str, str] | None:
+        if self.start and len(self.start) != (d := self.dimension()):
+            return "start", f"got {_count(len(self.start), 'number')} for {_count(d, 'coordinate')}: give as many"
         return None
 
     def clients_are_alike(self) -> bool:
@@ -188,6 +196,10 @@ class Quadratics(ProblemParameters):
 
     def build(self, config: SimulationConfig, device: str, progress: Progress) -> Problem:
         return QuadraticProblem(self, config.num_clients, config.seed)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 class QuadraticProblem(Problem):

@@ -17,6 +17,7 @@ import streamlit as st
 from fedviz.algorithms import ALGORITHMS
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.papers.presets import PRESETS
+from fedviz.parameters import in_words
 from fedviz.participation.trace import LARGEST_FILE
 from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
@@ -391,7 +392,9 @@ def _tooltip(form: Form, setting: Setting) -> str:
     about = setting.about
     lines = [about["help"]]
     if about["minimum"] is not None and about["maximum"] is not None:
-        lines.append(f"Allowed: {'above ' if about['above'] else ''}{about['minimum']:,g} to {about['maximum']:,g}.")
+        lines.append(
+            f"Allowed: {'above ' if about['above'] else ''}{in_words(about['minimum'])} to {in_words(about['maximum'])}."
+        )
     now = _typeset(words.live_value(setting.path, form.config)) if form.config else ""
     return "\n\n".join([*lines, f"**{now}**"] if now else lines)
 
@@ -431,8 +434,9 @@ def _switch(key: str, group: str) -> None:
             draft()[setting.key] = draft()[old[setting.name]]
     draft().update(settings.NEEDS.get(f"{group}.{after}", {}))
     example = settings.EXAMPLES.get(f"{group}.{after}")
-    if example:
-        draft().update({name: value for name, value in example(draft()).items() if draft()[name] in ("", None)})
+    values = example(draft()) if example else {}
+    if any(draft()[name] in ("", None) for name in values):  # a list is still to be written: the example as a whole
+        draft().update(values)
 
 
 def _setting(key: str) -> Setting:

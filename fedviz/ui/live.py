@@ -23,6 +23,7 @@ from fedviz.ui.shown import Shown, recorded_default
 
 SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that round."
 EMBEDDED = "A finished run of the default settings, recorded earlier."
+LAST_ROW = 400  # px, of both charts in it: two panels over one another under a legend of several lines
 TICK = 0.75  # seconds between two looks at a live run
 
 
@@ -223,14 +224,14 @@ def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
                 _help("windows")
             _draw(windows, "windows")
     left, right = st.columns(2)
-    with left, _card("participation"):
+    with left, _card("participation", height="stretch"):
         with _tools("participation"):
             _help("participation")
-        _draw(figures.participation(shown.view, cursor), "participation")
-    with right, _card("heterogeneity"):
+        _draw(figures.participation(shown.view, cursor), "participation", LAST_ROW)
+    with right, _card("heterogeneity", height="stretch"):
         with _tools("heterogeneity"):
             _help("heterogeneity")
-        _draw(figures.heterogeneity(shown.view, cursor=cursor), "heterogeneity")
+        _draw(figures.heterogeneity(shown.view, cursor=cursor), "heterogeneity", LAST_ROW)
 
 
 def _decomposition(shown: Shown, cursor: int | None) -> None:

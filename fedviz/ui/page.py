@@ -104,7 +104,7 @@ def _looking_at(shown: Shown | None) -> None:
             st.caption(f"{algorithm.title}'s step of the server, in gradient units. {algorithm.paper}.")
             st.latex(algorithm.formula)
         with right:
-            st.caption("The error of that step, part by part; the thin grey line holds what the parts share.")
+            st.caption(words.error_caption(shown.config))
             st.latex(words.error_formula(shown.config))
         st.caption(words.error_symbols(shown.config))
         st.page_link("pages/reference.py", label="All methods, problems and settings", icon=":material/menu_book:")

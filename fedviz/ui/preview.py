@@ -14,29 +14,31 @@ from fedviz.ui.live_plotly import live_plotly
 
 ROUNDS = 60  # how many of the first rounds are shown
 HEIGHT = 190
+FORMER = "Of the last valid settings, for what is set now cannot be run."
 
 
 def labels(config: SimulationConfig | None) -> None:
     """How many samples of each label each client holds."""
-    config = _latest_valid(config)
-    if not isinstance(config.problem, Classification):
+    drawn = _latest_valid(config)
+    if not isinstance(drawn.problem, Classification):
         return
     try:
-        figure = _labels(config.problem.model_dump_json(), config.num_clients, config.seed)
+        figure = _labels(drawn.problem.model_dump_json(), drawn.num_clients, drawn.seed)
     except ProblemError as error:
         st.caption(f":material/info: {error}")
         return
+    _say_if_former(config)
     live_plotly(figure, key="preview-labels", height=HEIGHT)
 
 
 def participation(config: SimulationConfig | None) -> None:
     """Who takes part in the first rounds: the very cohorts that Run will use."""
-    config = _latest_valid(config)
     try:
-        figure = _participation(config.model_dump_json())
+        figure = _participation(_latest_valid(config).model_dump_json())
     except ProblemError as error:
         st.caption(f":material/info: {error}")
         return
+    _say_if_former(config)
     live_plotly(figure, key="preview-participation", height=HEIGHT)
 
 
@@ -56,11 +58,16 @@ def small_clients(config: SimulationConfig) -> str:
 
 
 def _latest_valid(config: SimulationConfig | None) -> SimulationConfig:
-    """While a value is wrong, the pictures stay as they were."""
+    """While a value is wrong, the pictures stay as they were (and say so, see `_say_if_former`)."""
     if config is not None:
         st.session_state.previewed = config
     previewed: SimulationConfig = st.session_state.get("previewed") or SimulationConfig()
     return previewed
+
+
+def _say_if_former(config: SimulationConfig | None) -> None:
+    if config is None:
+        st.caption(f":material/history: {FORMER}")
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from fedviz.catalogue import KINDS, Entry, allowed, catalogue, default_of
+from fedviz.catalogue import KINDS, SYMBOLS, Entry, allowed, catalogue, default_of
 from fedviz.ui.page import STYLE
 from fedviz.ui.words import escape
 
@@ -18,8 +18,8 @@ def show() -> None:
         st.page_link("pages/simulate.py", label="Back to the simulation", icon=":material/arrow_back:")
         st.header("Reference", anchor=False)
         st.caption(
-            "All that can be chosen, with the names that the command line uses. N: clients, S: clients in a round, d: parameters of "
-            "the model, K: clusters, τ: local steps, B: batch size."
+            "All that can be chosen, with the names that the command line uses. "
+            + escape("; ".join(f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items()) + ".")
         )
         everything = _catalogue()
         for kind, tab in zip(KINDS, st.tabs(list(KINDS.values())), strict=True):

@@ -139,6 +139,10 @@ def _data(config: SimulationConfig) -> str:
         return f"{share} of the data is dealt at random; the rest goes by label, so that each client has mostly one."
     if isinstance(partition, Similarity):
         return "All data is dealt at random, so that all clients look alike."
+    if isinstance(config.problem, Quadratics):
+        if config.problem.curvature is not None:
+            return "Each client has a small parabola, given in numbers."
+        return "Each client has a small parabola, drawn so that they differ as much as is asked; the best point for all is known exactly."
     return config.problem.summary if partition is None else partition.summary
 
 
@@ -321,21 +325,29 @@ def turns(config: SimulationConfig) -> str:
     window = f"In {facts.window:,} rounds (the window P)" if facts.window > 1 else "In a round (the window P = 1)"
     said = []
     if facts.seen_in_window is not None:
-        said.append(
-            f"{window} a client takes part with a chance of p_sample = {percent(facts.seen_in_window, trim=True)}."
-        )
+        said.append(f"{window} a client takes part with a chance of p_sample = {_chance(facts.seen_in_window)}.")
+    elif isinstance(config.participation, Trace) and not config.participation.repeat:
+        said.append(f"The {_count(facts.window, 'round')} that are given do not start again.")
     elif facts.window > 1:
         said.append(f"The pattern starts again after {facts.window:,} rounds (the window P).")
     if facts.rho_squared is not None:
         said.append(
             f"Weights: ρ² = {number(facts.rho_squared, trim=True)}, where 1 is a single client that decides alone."
         )
-    never = (
-        "No round is empty."
-        if facts.empty == 0
-        else f"A round is empty with a chance of {percent(facts.empty, trim=True)}."
-    )
-    return " ".join([*said, never])
+    if facts.empty == 0:
+        said.append("No round is empty.")
+    elif isinstance(config.participation, Trace):
+        given = config.participation.cohorts
+        empty = sum(not cohort for cohort in given)
+        said.append(f"Nobody takes part in {empty:,} of the {_count(len(given), 'round')} that are given.")
+    else:
+        said.append(f"A round is empty with a chance of {_chance(facts.empty)}.")
+    return " ".join(said)
+
+
+def _chance(chance: float) -> str:
+    """A chance in percent; one that is not certain is not rounded to 100 %."""
+    return "over 99.9 %" if 0.9995 <= chance < 1 else percent(chance, trim=True)
 
 
 def method_costs(config: SimulationConfig) -> str:
@@ -402,6 +414,12 @@ def error_formula(config: SimulationConfig) -> str:
     return ERROR_FORMULA_BIASED.replace("BIAS", bias)
 
 
+def error_caption(config: SimulationConfig) -> str:
+    """What stands over the formula of the error."""
+    shared = "" if _is_unbiased(config) else "; the interaction is what bias and drift share, and may be negative"
+    return f"The error of that step, part by part{shared}."
+
+
 def error_symbols(config: SimulationConfig) -> str:
     """The symbols of both formulas in one line of plain text."""
     formula = config.algorithm.formula
@@ -415,8 +433,14 @@ def error_symbols(config: SimulationConfig) -> str:
             "E: averaged over chance",
             "Δ_i: what client i brings, its mean local step",
             *(["y: what the server remembers of it"] if "y_" in formula else []),
+            *(["g_i(u): its gradient in a local step, at its model u"] if "g_i(u)" in formula else []),
+            *(["ḡ_i: their mean over the round"] if r"\bar g" in formula else []),
             *(["c_i, c: the usual gradient of client i, and of all"] if "c-c_i" in formula else []),
             *(["G_i, G: the usual gradient of client i, and of all"] if "G-G_i" in formula else []),
+            *(["q: a client's weight in round r of the window"] if "q_r" in formula else []),
+            *(["δ: the participants' mean move"] if r"\delta" in formula else []),
+            *(["m: δ gathered over past rounds"] if r"m\leftarrow" in formula else []),
+            *(["s: its square gathered over past rounds"] if r"s\leftarrow" in formula else []),
             "S: how many clients take part",
             *(
                 ["drift is that of full-batch steps here, and what noise adds to it stands in the interaction"]

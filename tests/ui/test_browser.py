@@ -285,6 +285,14 @@ def test_it_looks_right(server: Server, browser: Browser, finished: str, width: 
     chart = visit.page.locator(f"[data-chart={'decomposition' if width > 1000 else 'loss'}]").bounding_box()
     assert chart is not None
     assert chart["y"] + chart["height"] / 2 <= height
+    # Both panels of the last chart are high enough to be read from afar, and beside one another cards are equally high.
+    panels = visit.page.evaluate(
+        """() => { const drawn = document.querySelector("[data-chart=heterogeneity]")._fullLayout;
+                   return [drawn.yaxis._length, drawn.yaxis2._length]; }"""
+    )
+    assert min(panels) >= 70
+    cards = [visit.page.locator(f".st-key-card-{name}").bounding_box() for name in ("participation", "heterogeneity")]
+    assert width < 1000 or len({card["height"] for card in cards if card}) == 1
     name = f"{width}x{height}-{scheme}"
     visit.page.screenshot(path=ARTIFACTS / f"{name}.png")
     too_wide = visit.page.evaluate(

@@ -15,7 +15,7 @@ from fedviz.runs import admission
 from fedviz.runs.run import RunState
 from fedviz.simulation.errors import Diverged
 from fedviz.simulation.records import Costs, RoundRecord
-from fedviz.ui import controls, manager, settings, words
+from fedviz.ui import controls, manager, preview, settings, words
 from fedviz.ui.shown import Shown
 from tests.ui.conftest import ROOT, shown_run, until
 
@@ -290,6 +290,33 @@ def test_a_trace_comes_from_a_file(open_page, runs):
     assert other.text_area(key=TRACE).value == "[[2, 0], [], [1]]"
 
 
+def test_choosing_trace_on_the_page_as_it_opens_starts_with_an_example_that_runs(open_page):
+    """The default run has 200 rounds and 100 clients, so the example of 50 pairs must start over at its end."""
+    page = open_page()
+    page.selectbox(key="w.participation").set_value("trace").run()
+    assert not page.exception
+    assert not button(page, "run").disabled
+    assert page.toggle(key="w.participation.trace.repeat").value is True
+    assert "Found 50 rounds of 2 clients, 100 different clients in all." in said(page)
+
+
+def test_what_was_written_in_a_trace_stays_when_the_pattern_is_chosen_again(open_page):
+    page = with_trace(open_page)
+    page.text_area(key=TRACE).set_value("[[1]]").run()
+    page.selectbox(key="w.participation").set_value("uniform").run()
+    page.selectbox(key="w.participation").set_value("trace").run()
+    assert page.text_area(key=TRACE).value == "[[1]]"
+
+
+def test_a_picture_of_former_settings_says_that_it_is_one(open_page):
+    page = with_trace(open_page)
+    assert preview.FORMER not in said(page)
+    upload(page, "bad.csv", b"1,x\n")
+    assert said(page).count(preview.FORMER) == 1  # of who takes part: three parabolas have no picture of labels
+    upload(page, "good.csv", b"1,0\n")
+    assert preview.FORMER not in said(page)
+
+
 def test_a_trace_is_typed_as_lines_or_as_lists(open_page):
     page = with_trace(open_page)
     for text in ("1,0\n2,1\n", "[[0], [1]]", "round,client\n2,1\n1,0"):
@@ -310,9 +337,10 @@ def test_a_trace_is_typed_as_lines_or_as_lists(open_page):
         (b"\x89PNG\r\n\x1a\n\0\0", "In bad.csv: line 1: this is not plain text in UTF-8"),
         ("1,0\n".encode("utf-16"), "In bad.csv: line 1: this is not plain text in UTF-8"),
         (b"", "In bad.csv: line 1: there are no rows"),
+        (b'1,"0\n', "In bad.csv: line 1, column 2: a quote is opened and not closed"),
         (b"1,0\n2,3\n", "Round 2 names client 3, allowed 0 to 2"),
     ],
-    ids=["a word", "twice", "binary", "UTF-16", "empty", "beyond N"],
+    ids=["a word", "twice", "binary", "UTF-16", "empty", "open quote", "beyond N"],
 )
 def test_a_file_that_is_no_trace_is_refused_in_words_until_another_is_given(open_page, runs, content, message):
     page = with_trace(open_page)

@@ -111,11 +111,36 @@ def test_the_formula_has_a_bias_where_not_all_can_be_drawn():
     assert "old memories" in words.error_formula(config("mifa"))
 
 
+def test_an_interaction_is_spoken_of_only_where_the_formula_has_one():
+    assert words.error_caption(config(pattern="full")) == "The error of that step, part by part."
+    assert words.error_caption(config()) == "The error of that step, part by part."
+    assert words.error_caption(config(pattern="cyclic")) == (
+        "The error of that step, part by part; the interaction is what bias and drift share, and may be negative."
+    )
+
+
+def test_the_setting_of_quadratics_is_the_one_that_was_chosen():
+    """Those of this config are given; those of the default are drawn."""
+    given = words.looking_at(quadratics(), None)[0]
+    assert "Each client has a small parabola, given in numbers." in given
+    assert "drawn" not in given
+    drawn = words.looking_at(config(problem={"kind": "quadratics"}), None)[0]
+    assert "drawn so that they differ as much as is asked; the best point for all is known exactly." in drawn
+    assert "given" not in drawn
+
+
 def test_symbols_are_those_of_the_formulas():
     assert "y: what the server remembers" in words.error_symbols(config("fedvarp"))
     assert "y:" not in words.error_symbols(config("fedavg"))
     assert "c_i, c:" in words.error_symbols(config("scaffold"))
     assert "G_i, G:" in words.error_symbols(config("amplified_scaffold"))
+    assert "ḡ_i:" in words.error_symbols(config("scaffold"))
+    assert "δ: the participants' mean move; m: δ gathered over past rounds; s:" in words.error_symbols(
+        config("fedadam")
+    )
+    assert "g_i(u):" in words.error_symbols(config("fedprox"))
+    for hidden in ("ḡ_i:", "δ:", "m:", "s:", "g_i(u):", "q:"):
+        assert hidden not in words.error_symbols(config("fedvarp"))
     assert "full-batch" in words.error_symbols(config(probe={"mode": "full"}))
 
 
@@ -164,8 +189,18 @@ def test_a_trace_in_which_nobody_takes_part_can_be_spoken_of():
         ({"pattern": "markov", "mean_on": 5.0, "mean_off": 95.0}, ["p_sample = 5 %", "empty with a chance of 0.592 %"]),
         (
             {"pattern": "trace", "cohorts": [[0], [], [1], [2]], "repeat": True},
-            ["starts again after 4 rounds (the window P)", "empty with a chance of 25 %"],
+            ["starts again after 4 rounds (the window P)", "Nobody takes part in 1 of the 4 rounds that are given."],
         ),
+        (
+            {"pattern": "trace", "cohorts": [[0]] * 200},
+            ["The 200 rounds that are given do not start again.", "No round is empty."],
+        ),
+        (  # a million rounds, all but the last of them empty: given, not by chance
+            {"pattern": "trace", "cohorts": [[]] * 999_999 + [[1]]},
+            ["Nobody takes part in 999,999 of the 1,000,000 rounds that are given."],
+        ),
+        # 1 - 1e-7 to the hundredth power is 0.99999
+        ({"pattern": "bernoulli", "chance": 1e-7}, ["p_sample = 1×10⁻⁵ %", "empty with a chance of over 99.9 %."]),
     ],
     ids=lambda x: x["pattern"] if isinstance(x, dict) else x if isinstance(x, str) else "",
 )
@@ -173,6 +208,8 @@ def test_what_theory_asks_of_a_pattern_is_said_with_its_numbers(pattern, parts):
     said = words.turns(config(pattern=pattern))
     for part in parts:
         assert part in said, said
+    assert ("empty with" in said) == any("empty with" in part for part in parts)
+    assert ("starts again" in said) == any("starts again" in part for part in parts)
     assert ("ρ²" in said) == any("ρ²" in part for part in parts)
     assert ("p_sample" in said) == any("p_sample" in part for part in parts)
 

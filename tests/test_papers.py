@@ -85,6 +85,7 @@ def test_a_run_that_ended_before_its_measure_gives_no_value(statistic: Statistic
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 NEVER, NAN = math.inf, math.nan
+CPU = "CPU with PyTorch"  # what quadratics are computed with
 LADDER = Ordering((("A",), ("B", "C"), ("D",)), higher_is_better=True, alike_within=0.01)
 
 
@@ -389,7 +390,7 @@ class StandIn:
             raise KeyboardInterrupt
         algorithm = job.config["algorithm"]["name"]
         self.made.append((job.config["seed"], job.config["local_steps"], algorithm))
-        return Outcome((1 / 3,) * len(job.statistics), 0.7, "CPU")
+        return Outcome((1 / 3,) * len(job.statistics), 0.7, CPU)
 
 
 # All of what toy_claim() needs with two seeds.
@@ -493,9 +494,9 @@ def test_never_and_no_value_are_kept_as_such(home: Path) -> None:
     (job, *_) = engine.jobs_for([toy_claim()], {"scaffold-toy-speed": 1}).values()
     job = replace(job, statistics=(FirstHit(OBJECTIVE, 0.1), Late(OBJECTIVE), Final(OBJECTIVE)))
     kept = Kept(home, pytest.fail)
-    kept.keep(job, Outcome((NEVER, NAN, 0.1 + 0.2), 1 / 3, "CPU"))
+    kept.keep(job, Outcome((NEVER, NAN, 0.1 + 0.2), 1 / 3, CPU))
     found = kept.found({"a": job})["a"]
-    assert (found.values[0], found.values[2], found.seconds, found.device) == (NEVER, 0.1 + 0.2, 1 / 3, "CPU")
+    assert (found.values[0], found.values[2], found.seconds, found.device) == (NEVER, 0.1 + 0.2, 1 / 3, CPU)
     assert math.isnan(found.values[1])
 
 

@@ -110,7 +110,7 @@ def test_the_real_simulation_gives_the_same_records_through_the_manager(path, mo
     with RunManager(RunStore(path)) as manager:
         run = manager.submit(chosen, reference=config("fedavg", rounds=15))
         until(lambda: ended(run), 20)
-        assert (run.state, run.device) == (RunState.FINISHED, "CPU")
+        assert (run.state, run.device) == (RunState.FINISHED, "CPU with PyTorch")
         assert threads == [1, 1]
         expected = [each.to_dict() for each in simulate(chosen)]
         found = run.records.dicts()

@@ -1,4 +1,4 @@
-"""The threads that share compiled work: one for each core, for all runs of the process together.
+"""The threads that share compiled work: with the one that asks for it, one for each core, for all runs of the process together.
 
 Work goes to them only where it leaves the interpreter's lock alone. How it is shared out changes no result.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,10 +31,10 @@ def cores() -> int:
 
 
 @contextmanager
-def at_most(count: int) -> Iterator[None]:
-    """Share out work to `count` threads meanwhile; for the whole process."""
+def at_most(threads: int) -> Iterator[None]:
+    """Share out work to so many threads meanwhile; for the whole process."""
     global _limit
-    before, _limit = _limit, count
+    before, _limit = _limit, threads
     try:
         yield
     finally:
@@ -41,24 +42,39 @@ def at_most(count: int) -> Iterator[None]:
 
 
 @cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="fedviz-compute")
+def _threads(number: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(number, thread_name_prefix="fedviz-compute")
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """work(item) of each item, in order. Raises what the first of them raises, once all have ended.
 
-    Within work that is shared out already, one item after the other.
+    The calling thread works too: where all others are busy with other runs, it does everything itself. Within work that is shared out
+    already, it does one item after the other.
     """
-    if len(items) < 2 or cores() == 1 or getattr(_inside, "work", False):
+    others = min(len(items), cores()) - 1
+    if others < 1 or getattr(_inside, "work", False):
         return [work(item) for item in items]
+    results: dict[int, R] = {}
+    failures: dict[int, BaseException] = {}
+    places = count()
 
-    def shared(item: T) -> R:
+    def share() -> None:
         _inside.work = True
-        return work(item)
+        try:
+            while (place := next(places)) < len(items):
+                try:
+                    results[place] = work(items[place])
+                except BaseException as failure:
+                    failures[place] = failure
+        finally:
+            _inside.work = False
 
-    futures = [_threads(cores()).submit(shared, item) for item in items]
-    failures = [failure for future in futures if (failure := future.exception())]
+    futures = [_threads(cores() - 1).submit(share) for _ in range(others)]
+    share()
+    for future in futures:
+        if not future.cancel():  # one that has not begun has nothing left to do
+            future.result()
     if failures:
-        raise failures[0]
-    return [future.result() for future in futures]
+        raise failures[min(failures)]
+    return [results[place] for place in range(len(items))]

@@ -322,16 +322,15 @@ def run_evaluation(plan: Plan) -> Result:
 
 
 def run_lockstep(plan: Plan) -> Result:
-    """Runs that differ in one rate, one after the other and together."""
+    """Runs of W1 that differ in one rate, one after the other and together."""
     columns = ["runs", "times one after the other", "lowest", "highest", "rounds per second together"]
-    title = "Runs in lockstep, against the same runs one after the other"
+    title = "Runs of W1 in lockstep, against the same runs one after the other"
     rounds = 2 if plan.tiny else 20
     rows: list[list[Cell]] = []
     for count in (1, 2) if plan.tiny else (1, 5, 25):
-        configs = [
-            plan.config({**_FEDAVG, "rounds": rounds, "client_lr": 0.01 * (1 + i / count)}) for i in range(count)
-        ]
-        with machine.threads(workers.cores()):
+        alone = w1(plan, "fedavg").model_copy(update={"rounds": rounds})
+        configs = [alone.model_copy(update={"client_lr": 0.01 * (1 + i / count)}) for i in range(count)]
+        with at_hand(_problem(alone).dataset), machine.threads(workers.cores()):
             seconds = plan.in_turn(
                 {
                     "singles": repeated(partial(_finish_in_turn, configs)),
@@ -423,7 +422,7 @@ def run_backends(plan: Plan) -> Result:
         "problem": {"dataset": "fashion_mnist_mini"},
         "participation": {"clients_per_round": 5},
         "num_clients": 20,
-        "local_steps": 2,
+        "local_steps": 10,
         "batch_size": 16,
     }
     tiny = {"participation": {"clients_per_round": 2}, "batch_size": 4}  # the digits are too small for LeNet-5
@@ -439,7 +438,7 @@ def run_backends(plan: Plan) -> Result:
             ratio = speedup(seconds["plain loop"], taken).median
             rows.append([model, name, "yes" if name == chosen else "", ratio, 1 / median(taken)])
     columns = ["model", "back end", "chosen", "times the plain loop", "rounds per second"]
-    return Result([Table("5 of 20 clients, 2 local steps of 16 images, 1 thread, FedAvg", columns, rows)], [])
+    return Result([Table("5 of 20 clients, 10 local steps of 16 images, 1 thread, FedAvg", columns, rows)], [])
 
 
 def with_backends(config: SimulationConfig) -> dict[str, SimulationConfig]:

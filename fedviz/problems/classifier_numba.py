@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -40,7 +40,8 @@ class NumbaSoftmax(Classifier):
         if parameters.feature_skew != "none":
             plain = normalised(data.train_images, self.info, device, self.dtype)
             look, strength = parameters.feature_skew, parameters.feature_strength
-            self.train_x = _padded_images(skewed(plain, parts, self.info.image, look, strength, seed))
+            unlike = skewed(plain, parts, self.info.image, look, strength, seed)
+            self.train_x = _padded_images([unlike], len(unlike), unlike.shape[1], self.dtype)
         self.scalar = self.train_x.dtype.type
         self.objective_weights = self.sample_weights.astype(self.train_x.dtype)
         self.held = np.flatnonzero(self.sample_weights)
@@ -157,11 +158,13 @@ def _zeros(rows: int, columns: int, dtype: torch.dtype) -> NDArray:
     return room[first : first + rows * columns].reshape(rows, columns)
 
 
-def _padded_images(x: Tensor) -> NDArray:
-    """Images [n, D] with a 1 behind each, then zeros: [n, D']."""
-    n, pixels = x.shape
-    padded = _zeros(n, _up(pixels + 1, kernels.WIDTH_BLOCK), x.dtype)
-    padded[:, :pixels] = x.numpy()
+def _padded_images(several: Iterable[Tensor], count: int, pixels: int, dtype: torch.dtype) -> NDArray:
+    """`count` images, some [.., D] at a time, with a 1 behind each, then zeros: [count, D']."""
+    padded = _zeros(count, _up(pixels + 1, kernels.WIDTH_BLOCK), dtype)
+    first = 0
+    for x in several:
+        padded[first : first + len(x), :pixels] = x.numpy()
+        first += len(x)
     padded[:, pixels] = 1
     return padded
 
@@ -176,7 +179,15 @@ def _resident(data: Dataset, info: Info, dtype: torch.dtype) -> tuple[NDArray, N
     with _MAKING:
         if key not in _RESIDENT:
             train, test = (
-                _padded_images(normalised(images, info, "cpu", dtype))
+                _padded_images(
+                    (
+                        normalised(images[first : first + SAMPLES_AT_ONCE], info, "cpu", dtype)  # no second copy of all
+                        for first in range(0, len(images), SAMPLES_AT_ONCE)
+                    ),
+                    len(images),
+                    images.shape[1],
+                    dtype,
+                )
                 for images in (data.train_images, data.test_images)
             )
             _RESIDENT[key] = (train, test)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -92,18 +92,33 @@ class TorchClassifier(Classifier):
             return super().local_passes(w, clients, rule, round, replica, between_steps)
         rows, weights = self.minibatches(clients, round, rule.steps, replica)
         updates, raw = w.new_empty(len(clients), len(w)), w.new_empty(len(clients), len(w))
+        rate = float(rule.client_lr)
 
         def train(s: int) -> None:
             real = weights[s] > 0  # the rest is padding
             batches, of_batch = torch.from_numpy(rows[s][:, real]), self.train_x.new_tensor(weights[s][real])
-            correction = None if rule.correction is None else rule.correction[s : s + 1]
-
-            def gradient(u: Tensor, step: int, out: Tensor) -> None:
+            u, total = w.clone(), torch.zeros_like(w)
+            leaves, totals = self.model.leaves(u), self.model.parts(total)
+            pull = torch.zeros_like(w) if rule.mu else None
+            for batch in batches:
                 between_steps()
-                x, y = self.train_x[batches[step]], self.train_y[batches[step]]
-                out[0] = self.model.loss_and_gradient(u[0], x, y, of_batch)[1]
-
-            updates[s : s + 1], raw[s : s + 1] = local_sgd(w[None], gradient, replace(rule, correction=correction))
+                x, y = self.train_x[batch], self.train_y[batch]
+                gradients = self.model.loss_and_gradients(leaves, x, y, of_batch)[1]
+                torch._foreach_add_(totals, gradients)
+                if pull is not None:
+                    towards = (u - w).mul_(rule.mu)
+                    pull += towards
+                    u.sub_(towards, alpha=rate)
+                if rule.correction is not None:
+                    u.sub_(rule.correction[s], alpha=rate)
+                with torch.no_grad():
+                    torch._foreach_add_(leaves, gradients, alpha=-rate)
+            torch.div(total, rule.steps, out=raw[s])
+            updates[s] = raw[s]
+            if rule.correction is not None:
+                updates[s] += rule.correction[s]
+            if pull is not None:
+                updates[s] += pull / rule.steps
 
         in_parallel(train, range(len(clients)))
         return updates, raw

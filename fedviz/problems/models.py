@@ -53,6 +53,10 @@ class Model:
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """[n, C] of one model w [d] on prepared images x [n, D]."""
+        return self.forward(self.parts(w), x)
+
+    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        """[n, C] of one model, given as its parameters, on prepared images x [n, D]."""
         raise NotImplementedError
 
     def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
@@ -65,12 +69,26 @@ class Model:
 
     def loss_and_gradient(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> tuple[Tensor, Tensor]:
         """(sum_b sample_weights_b loss_b, its gradient [d]) of one model w [d] on x [n, D], targets [n, C], sample_weights [n]."""
-        if self.convolves:  # one model's convolutions run faster with the channels of a pixel side by side
-            x = self.images(x).contiguous(memory_format=torch.channels_last)
-        w = w.detach().requires_grad_()
+        leaves = self.leaves(w)
+        loss, gradients = self.loss_and_gradients(leaves, x, targets, sample_weights)
+        return loss, torch.cat([gradient.flatten() for gradient in gradients])
+
+    def leaves(self, w: Tensor) -> list[Tensor]:
+        """The parameters in w [d], to be differentiated by; they share its memory."""
+        return [part.detach().requires_grad_() for part in self.parts(w)]
+
+    def loss_and_gradients(
+        self, leaves: list[Tensor], x: Tensor, targets: Tensor, sample_weights: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """`loss_and_gradient` by each of the `leaves`."""
         with torch.enable_grad():
-            loss = self._weighted_loss(w, x, targets, sample_weights)
-        return loss.detach(), torch.autograd.grad(loss, w)[0]
+            parts = leaves
+            if self.convolves:  # one model's convolutions run faster with the channels of a pixel side by side
+                side_by_side = {"memory_format": torch.channels_last}
+                x = self.images(x).contiguous(**side_by_side)
+                parts = [part.contiguous(**side_by_side) if part.dim() == 4 else part for part in leaves]
+            loss = -(self.forward(parts, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
+        return loss.detach(), torch.autograd.grad(loss, leaves)
 
     def _weighted_loss(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> Tensor:
         return -(self.logits(w, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
@@ -85,8 +103,8 @@ class Softmax(Model):
     def start(self, like: Tensor, seed: int) -> Tensor:
         return like.new_zeros(self.dimension)
 
-    def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        return x @ w.view(self.labels, -1).T
+    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        return x @ parts[0].T
 
     def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
         # Label-major products, [S, C, B]: both matrix products then run along rows as they lie in memory.
@@ -106,8 +124,8 @@ class Softmax(Model):
 class TwoLayer(Model):
     """Linear - ReLU - linear."""
 
-    def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        w1, b1, w2, b2 = self.parts(w)
+    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        w1, b1, w2, b2 = parts
         return F.linear(F.linear(x, w1, b1).relu(), w2, b2)
 
 
@@ -116,8 +134,8 @@ class Convolution(Model):
 
     convolves = True
 
-    def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        kernel, bias, w2, b2 = self.parts(w)
+    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        kernel, bias, w2, b2 = parts
         hidden = F.conv2d(self.images(x), kernel, bias, stride=2, padding=2).relu()
         return F.linear(hidden.flatten(1), w2, b2)
 
@@ -127,10 +145,10 @@ class FedAvgNetwork(Model):
 
     convolves = True
 
-    def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        k1, c1, k2, c2, w1, b1, w2, b2 = self.parts(w)
-        hidden = F.max_pool2d(F.conv2d(self.images(x), k1, c1, padding=2).relu(), 2)
-        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2, padding=2).relu(), 2)
+    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        k1, c1, k2, c2, w1, b1, w2, b2 = parts
+        hidden = F.max_pool2d(F.conv2d(self.images(x), k1, c1, padding=2), 2).relu()
+        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2, padding=2), 2).relu()
         return F.linear(F.linear(hidden.flatten(1), w1, b1).relu(), w2, b2)
 
 
@@ -139,10 +157,10 @@ class LeNet5(Model):
 
     convolves = True
 
-    def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        k1, c1, k2, c2, w1, b1, w2, b2, w3, b3 = self.parts(w)
-        hidden = F.max_pool2d(F.conv2d(self.images(x), k1, c1, padding=2).relu(), 2)
-        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2).relu(), 2)
+    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        k1, c1, k2, c2, w1, b1, w2, b2, w3, b3 = parts
+        hidden = F.max_pool2d(F.conv2d(self.images(x), k1, c1, padding=2), 2).relu()
+        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2), 2).relu()
         return F.linear(F.linear(F.linear(hidden.flatten(1), w1, b1).relu(), w2, b2).relu(), w3, b3)
 
 

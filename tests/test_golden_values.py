@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedviz.config import SimulationConfig
 from fedviz.simulation.loop import simulate
 from tests.problems import models_of, toy
 
@@ -98,3 +99,26 @@ def test_warm_scaffold_reaches_the_optimum_in_the_known_number_of_rounds_whateve
         paths.append(torch.tensor([r.evaluation.distance for r in records if r.evaluation]))
     assert torch.allclose(paths[0], paths[1], atol=1e-12)
     assert torch.allclose(paths[0], paths[2], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "problem", [{"kind": "quadratics", "noise": 0.5}, {"kind": "lower_bound"}], ids=lambda p: p["kind"]
+)
+def test_analytic_problems_keep_the_digits_that_are_asked_for(problem: dict[str, Any]) -> None:
+    """float64 by default; float32 is the same run within its seven digits, and not beyond."""
+    settings = {
+        "num_clients": 2,
+        "participation": {"pattern": "full"},
+        "rounds": 5,
+        "client_lr": 1e-3,
+        "probe_every": 0,
+    }
+    ends = {
+        name: list(simulate(SimulationConfig.read({"problem": {**problem, **dtype}, **settings})))[-1].w
+        for name, dtype in (("default", {}), ("double", {"dtype": "float64"}), ("single", {"dtype": "float32"}))
+    }
+    assert ends["default"].dtype == torch.float64
+    assert torch.equal(ends["default"], ends["double"])
+    assert ends["single"].dtype == torch.float32
+    apart = float((ends["single"].double() - ends["double"]).abs().max() / ends["double"].abs().max())
+    assert 0 < apart < 1e-6

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedviz.parameters import Parameters
+from fedviz.parameters import Parameters, parameter
 from fedviz.problems.local_sgd import Rule, local_sgd
 
 if TYPE_CHECKING:
@@ -41,6 +41,19 @@ class Evaluation:
     distance: float | None = None  # |w - w*|, None without a known optimum
 
 
+Precision = Literal["float32", "float64"]
+
+
+def precision(default: Precision) -> Any:
+    """The parameter `dtype` of a problem."""
+    return parameter(
+        default,
+        label="Precision",
+        help="Digits that are kept of every number; double is slower and takes twice the memory.",
+        choices={"float32": "single (32 bits)", "float64": "double (64 bits)"},
+    )
+
+
 class ProblemParameters(Parameters):
     """The parameter model of a problem, with what the pages say about it."""
 
@@ -48,6 +61,7 @@ class ProblemParameters(Parameters):
     summary: ClassVar[str]
     formula: ClassVar[str]  # LaTeX: f_i, the objective of client i
     kind: str
+    dtype: Precision
 
     def problem_with(self, num_clients: int) -> tuple[str, str] | None:
         """(field, message) of the first setting that does not fit N clients, None if all do."""
@@ -67,7 +81,7 @@ class ProblemParameters(Parameters):
 
     def itemsize(self) -> int:
         """Bytes of one parameter."""
-        raise NotImplementedError
+        return 4 if self.dtype == "float32" else 8
 
     def backend(self, device: str) -> str:
         """What computes on `device` unless told otherwise: "torch" or "numba". The fastest that was measured, never timed anew."""

@@ -14,7 +14,7 @@ import numpy as np
 from fedviz.parameters import parameter
 from fedviz.problems import datasets
 from fedviz.problems.architectures import TITLES, floats_per_sample, shapes
-from fedviz.problems.base import Problem, ProblemError, ProblemParameters, Progress
+from fedviz.problems.base import Precision, Problem, ProblemError, ProblemParameters, Progress, precision
 from fedviz.problems.partitions import AnyPartition, Indices, PartitionError, Similarity, partition, thinned
 
 if TYPE_CHECKING:
@@ -74,12 +74,7 @@ class Classification(ProblemParameters):
         help="In the objective: all alike, or by how many images they hold.",
         choices={"uniform": "all alike", "size": "by size"},
     )
-    dtype: Literal["float32", "float64"] = parameter(
-        "float32",
-        label="Precision",
-        help="Digits that are kept of every number; double is slower and takes twice the memory.",
-        choices={"float32": "single (32 bits)", "float64": "double (64 bits)"},
-    )
+    dtype: Precision = precision("float32")
 
     @property
     def info(self) -> datasets.Info:
@@ -101,9 +96,6 @@ class Classification(ProblemParameters):
     def data_bytes(self, num_clients: int) -> int:
         # As read, and normalised.
         return (self.info.train + self.info.test) * math.prod(self.info.image) * (1 + self.itemsize())
-
-    def itemsize(self) -> int:
-        return 4 if self.dtype == "float32" else 8
 
     def backend(self, device: str) -> str:
         return "numba" if self.model == "softmax" and device == "cpu" else "torch"

@@ -2,7 +2,7 @@
 
     f_i(w) = 1/2 sum_j a_ij w_j^2 + sum_j b_ij w_j,   gradient  a_i * w + b_i + noise * normal
 
-In float64, on the CPU. The optimum is w* = -(sum p_i b_i) / (sum p_i a_i), where the denominators are positive.
+In float64 unless told otherwise, on the CPU. The optimum is w* = -(sum p_i b_i) / (sum p_i a_i), where the denominators are positive.
 
 a and b are given as lists, or made from the quantities in which the SCAFFOLD paper speaks of heterogeneity, each of them exact:
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from fedviz.keyed_random import Purpose, normals
 from fedviz.parameters import parameter
-from fedviz.problems.base import Evaluation, Problem, ProblemParameters, Progress
+from fedviz.problems.base import Evaluation, Precision, Problem, ProblemParameters, Progress, precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,6 +123,7 @@ class Quadratics(ProblemParameters):
     noise: float = parameter(
         0.0, label="Gradient noise", symbol="σ", help="Standard deviation in each coordinate.", ge=0, le=1e6
     )
+    dtype: Precision = precision("float64")
 
     def problem_with(self, num_clients: int) -> tuple[str, str] | None:
         if self.curvature is None and self.linear is None:
@@ -188,9 +189,6 @@ class Quadratics(ProblemParameters):
         arrays = 8 if self.curvature is None else 2  # a and b, and what drawing them takes
         return arrays * num_clients * self.dimension() * self.itemsize()
 
-    def itemsize(self) -> int:
-        return 8
-
     def draw_bytes(self, steps: int, batch_size: int, num_clients: int, seed: int) -> int:
         return 2 * steps * self.dimension() * self.itemsize()
 
@@ -209,10 +207,11 @@ class QuadraticProblem(Problem):
         d = parameters.dimension()
         start = parameters.start or [d**-0.5] * d
         self.curvature, self.linear, self.first = (
-            torch.tensor(values, dtype=torch.float64) for values in (*parameters.coefficients(num_clients, seed), start)
+            torch.tensor(values, dtype=getattr(torch, parameters.dtype))
+            for values in (*parameters.coefficients(num_clients, seed), start)
         )
         self.noise, self.seed, self.num_clients = parameters.noise, seed, num_clients
-        self.client_weights = torch.full((self.num_clients,), 1 / self.num_clients, dtype=torch.float64)
+        self.client_weights = self.first.new_full((self.num_clients,), 1 / self.num_clients)
         mean_curvature = self.client_weights @ self.curvature
         self.optimum = None if (mean_curvature <= 0).any() else -(self.client_weights @ self.linear) / mean_curvature
 

@@ -390,7 +390,8 @@ def test_an_empty_cohort_is_a_round_in_which_nothing_moves(algorithm: dict[str, 
     records = list(
         simulate(random_quadratics(algorithm, rounds=2, participation={"pattern": "trace", "cohorts": [[], [1]]}))
     )
-    assert (records[1].cohort, records[1].weights, records[1].costs.gradient_evaluations) == ([], [], 0)
+    assert (records[1].cohort, records[1].weights) == ([], [])
+    assert records[1].costs.gradient_evaluations == records[0].costs.gradient_evaluations  # a warm start's alone
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=label_of)

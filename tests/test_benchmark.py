@@ -489,14 +489,15 @@ def bench(*arguments: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
-def test_bench_measures_what_is_named_and_writes_it(tmp_path: Path) -> None:
+def test_bench_measures_what_is_named_and_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out.json"
+    monkeypatch.setattr("sys.argv", ["fedviz", "bench", "decomposition", "--tiny"])
     code, text = bench("decomposition", "--tiny", "--device", "cpu", "--seconds", "0.001", "--json", str(out))
     assert code == 0
     assert "sample gradients per second" in text
     sections = json.loads(out.read_text())
     assert list(sections) == ["cpu/decomposition"]
-    assert sections["cpu/decomposition"]["command"].startswith("python -m fedviz ")
+    assert sections["cpu/decomposition"]["command"] == "python -m fedviz bench decomposition --tiny"
     assert [row[0] for row in sections["cpu/decomposition"]["tables"][0]["rows"]] == ["training", "measuring"]
 
 

@@ -226,8 +226,10 @@ def test_the_sampling_correction_of_a_squared_norm_is_that_of_all_subsets() -> N
     assert np.mean(estimates) == pytest.approx(float(x.mean(0).square().sum()), abs=1e-12)
 
 
-@pytest.mark.parametrize("weighting", ["average", "inverse"])
-@pytest.mark.parametrize("name", ["fedavg", "fedvarp", "mifa"])
+@pytest.mark.parametrize(
+    ("name", "weighting"),
+    [("fedavg", "average"), ("fedavg", "inverse"), ("fedvarp", "average"), ("fedvarp", "inverse"), ("mifa", "average")],
+)
 def test_independent_participation_is_that_of_all_subsets_with_their_chances(name: str, weighting: str) -> None:
     """Every non-empty subset, with the chance a^M (1 - a)^(N - M) renormalised, and the algorithm's own direction for each."""
     chance = 0.4

@@ -130,7 +130,7 @@ def test_a_clients_update_does_not_depend_on_who_else_takes_part() -> None:
 
 
 def test_stop_is_heard_within_a_pass_and_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedviz.problems.classifier_numba.STEPS_AT_ONCE", 2)
+    monkeypatch.setattr("fedviz.problems.classifier_numba.WORK_AT_ONCE", 2 * 2 * 16 * 10 * 800)  # two steps
     asked = []
 
     def between_steps() -> None:

@@ -551,3 +551,7 @@ def test_the_prepared_gpu_script_runs_on_a_cpu() -> None:
         assert f"| {model} | CPU with PyTorch against CPU with " in done.stdout
     for name in ("w1", "w2", "lockstep"):
         assert WORKLOADS[name].title in done.stdout
+
+
+def test_the_page_of_results_is_made_of_the_stored_numbers() -> None:
+    assert (report.FOLDER / "RESULTS.md").read_text(encoding="utf-8") == report.text(report.read())

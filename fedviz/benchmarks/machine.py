@@ -93,8 +93,8 @@ class Roofline:
             return f"bound by {self.bound}, it takes {shown(self.gap)} times what that alone needs."
         floor = "arithmetic" if self.arithmetic >= self.memory else "memory"
         return (
-            f"of the two floors {floor} is the higher, and it takes {shown(self.gap)} times that; most of the time goes to what neither "
-            "counts: small operations, and the steps between them."
+            f"of the two floors {floor} is the higher, and it takes {shown(self.gap)} times that: small products run well below the speed "
+            "of large ones, and the rest goes to what lies between them."
         )
 
 

@@ -26,7 +26,7 @@ from fedviz.problems.workers import cores, in_parallel
 
 SAMPLES_AT_ONCE = 4096  # of an evaluation, by one thread
 LINE = 64  # bytes of a cache line
-STEPS_AT_ONCE = 256  # of a local pass, between which it can be left
+WORK_AT_ONCE = 2_000_000_000  # multiplications of a local pass, about 0.1 s, between which it can be left
 
 
 class NumbaSoftmax(Classifier):
@@ -62,6 +62,8 @@ class NumbaSoftmax(Classifier):
         updates, raw = w.new_empty(len(clients), len(w)), w.new_empty(len(clients), len(w))
         updates_out, raw_out = updates.numpy(), raw.numpy()
 
+        steps_at_once = max(1, WORK_AT_ONCE // (2 * weights.shape[1] * start.size))
+
         def train(some: NDArray[np.int64]) -> None:
             u, of_raw, pull = np.empty_like(start), np.empty_like(start), np.zeros_like(start)
             correction = np.zeros_like(start) if corrections is not None else np.empty((0, 0), start.dtype)
@@ -71,9 +73,9 @@ class NumbaSoftmax(Classifier):
                     pull[:] = 0
                 if corrections is not None:
                     self._real(correction)[:] = corrections[s].reshape(self.classes, self.inputs)
-                for first in range(0, rule.steps, STEPS_AT_ONCE):
+                for first in range(0, rule.steps, steps_at_once):
                     between_steps()
-                    batches = rows[s, first : first + STEPS_AT_ONCE]
+                    batches = rows[s, first : first + steps_at_once]
                     kernels.local_pass(
                         *(self.train_x, self.train_labels, self.classes, batches, weights[s], *rates),
                         *(start, correction, u, of_raw, pull),

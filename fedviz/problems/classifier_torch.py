@@ -32,6 +32,7 @@ torch.backends.cudnn.allow_tf32 = False  # convolutions on a GPU keep float32's 
 
 CHUNK_BYTES = 64_000_000  # about the most that gradients of many samples at once may take
 RECORDED_AT_MOST = 8  # kinds of passes, where the size of the cohort varies
+RECORDED_STEPS = 200  # of a pass; longer ones are left between their steps
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class TorchClassifier(Classifier):
         self.one_by_one = device == "cpu" and parameters.model != "softmax"
         self.records = device == "cuda"
         self.recorded: dict[Hashable, RecordedPass] = {}
+        self.met: set[Hashable] = set()  # kinds of passes that came before
         self.objective_weights = self.train_x.new_tensor(self.sample_weights)
 
     def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Draws:
@@ -85,7 +87,7 @@ class TorchClassifier(Classifier):
         replica: int = 0,
         between_steps: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, Tensor]:
-        if self.records:
+        if self.records and rule.steps <= RECORDED_STEPS:
             between_steps()
             return self._recorded(w, self.draws(clients, round, rule.steps, replica), rule, (rule.client_lr, rule.mu))
         if not self.one_by_one:
@@ -130,6 +132,10 @@ class TorchClassifier(Classifier):
         """
         key = (draws.rows.shape, rates, rule.correction is None)
         recorded = self.recorded.pop(key, None)
+        if recorded is None and key not in self.met:  # what comes once is not worth recording
+            self.met.add(key)
+            start = w.expand(draws.weights.shape[0], -1)
+            return local_sgd(start, lambda u, step, out: self.gradient(u, draws, step, out), rule)
         if recorded is None:
             recorded = RecordedPass(self.gradient, w, draws, rule, capture=w.device.type == "cuda")
         self.recorded[key] = recorded
@@ -160,7 +166,7 @@ class TorchClassifier(Classifier):
         draws = Draws.side_by_side(
             [problem.draws(clients, round, rule.steps) for problem, _, clients, rule, round in passes]
         )
-        if self.records:
+        if self.records and together.steps <= RECORDED_STEPS:
             rates = tuple((rule.client_lr, rule.mu, size) for rule, size in zip(rules, sizes, strict=True))
             updates, raw = self._recorded(start, draws, together, rates)
         else:
@@ -224,7 +230,7 @@ def _chunks(size: int, *rows: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 Resident = tuple[Tensor, Tensor, Tensor, Tensor]
-_RESIDENT: dict[tuple[int, str, torch.dtype, type | None], Resident] = {}
+_RESIDENT: dict[tuple[int, str, torch.dtype, object], Resident] = {}
 _MAKING = threading.RLock()
 
 
@@ -232,7 +238,8 @@ def resident(data: Dataset, info: Info, device: str, dtype: torch.dtype, model: 
     """(train x [n, D], train y [n, C], test x, test y) on the device: images normalised and as `model` takes them (None: as they
     are), labels one-hot. Made once per process and shared by runs.
     """
-    key = (id(data), device, dtype, type(model) if model else None)  # data sets are kept for the life of the process
+    # Data sets are kept for the life of the process. Models that take images alike share them.
+    key = (id(data), device, dtype, type(model).prepare if model else Model.prepare)
     with _MAKING:
         if key not in _RESIDENT:
             made: list[Tensor] = []

@@ -6,6 +6,7 @@ needs its tensors in place, so a pass is copied in, replayed, and copied out.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 Gradient = Callable[["Tensor", "Draws", int, "Tensor"], object]
 
 
+_CAPTURING = threading.Lock()  # a process can record one graph at a time; runs have threads of their own
+
+
 class RecordedPass:
     """Passes of S clients like the given ones: the same numbers of steps, clients and samples, the same rates."""
 
@@ -34,16 +38,21 @@ class RecordedPass:
         self.gradient = gradient
         self.graph: torch.cuda.CUDAGraph | None = None
         if capture:
-            beside = torch.cuda.Stream()  # libraries choose their kernels in two passes outside the recording
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):
-                for _ in range(2):
-                    self._pass()
-            torch.cuda.current_stream().wait_stream(beside)
-            self.graph = torch.cuda.CUDAGraph()
-            # Other runs' threads may use the device meanwhile.
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-                self.result = self._pass()
+            with _CAPTURING:
+                self._capture()
+
+    def _capture(self) -> None:
+        """Record the pass on buffers that stay."""
+        beside = torch.cuda.Stream()  # libraries choose their kernels in two passes outside the recording
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(2):
+                self._pass()
+        torch.cuda.current_stream().wait_stream(beside)
+        self.graph = torch.cuda.CUDAGraph()
+        # Other runs' threads may use the device meanwhile.
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.result = self._pass()
 
     def _pass(self) -> tuple[Tensor, Tensor]:
         return local_sgd(self.start, lambda u, step, out: self.gradient(u, self.draws, step, out), self.rule)

@@ -52,7 +52,8 @@ def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     The calling thread works too: where all others are busy with other runs, it does everything itself. Within work that is shared out
     already, it does one item after the other.
     """
-    others = min(len(items), cores()) - 1
+    threads = cores()
+    others = min(len(items), threads) - 1
     if others < 1 or getattr(_inside, "work", False):
         return [work(item) for item in items]
     results: dict[int, R] = {}
@@ -70,7 +71,7 @@ def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         finally:
             _inside.work = False
 
-    futures = [_threads(cores() - 1).submit(share) for _ in range(others)]
+    futures = [_threads(threads - 1).submit(share) for _ in range(others)]
     share()
     for future in futures:
         if not future.cancel():  # one that has not begun has nothing left to do

@@ -38,14 +38,17 @@ def simulate_many(
     None: on a GPU. Raises ProblemError where the data of a run cannot be had.
     """
     runs = dict(enumerate(Simulation(config, progress, between_steps) for config in configs))
-    batched = any(run.w.device.type != "cpu" for run in runs.values()) if one_batch is None else one_batch
     for round in range(max((config.rounds for config in configs), default=-1) + 1):
         present = {which: run for which, run in runs.items() if run.config.rounds >= round}
-        if round and batched:
-            records = _as_one_batch(list(present.values()), round)
-        else:
-            records = in_parallel(partial(_record, round), list(present.values()))
-        for which, record in zip(present, records, strict=True):
+        batched = {
+            which: run
+            for which, run in present.items()
+            if round and (run.w.device.type != "cpu" if one_batch is None else one_batch)
+        }
+        single = {which: run for which, run in present.items() if which not in batched}
+        records = dict(zip(batched, _as_one_batch(list(batched.values()), round), strict=True))
+        records |= zip(single, in_parallel(partial(_record, round), list(single.values())), strict=True)
+        for which, record in sorted(records.items()):
             if isinstance(record, Diverged):
                 del runs[which]
             yield which, record

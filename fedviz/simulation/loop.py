@@ -95,7 +95,7 @@ class Simulation:
         self.seconds = time.perf_counter() - began
 
     def _setting(self) -> Setting:
-        config, everyone = self.config, np.arange(self.config.num_clients)
+        config, problem, everyone = self.config, self.problem, np.arange(self.config.num_clients)
         return Setting(
             num_clients=config.num_clients,
             client_lr=config.client_lr,
@@ -104,7 +104,7 @@ class Simulation:
             window=config.participation.window(config.num_clients),
             client_weights=self.problem.client_weights,
             clusters=None if self.clusters is None else torch.as_tensor(self.clusters, device=self.w.device),
-            start_gradients=lambda: self.problem.client_gradients(self.problem.start(), everyone),
+            start_gradients=lambda: problem.client_gradients(problem.start(), everyone),
         )
 
     def begin(self) -> None:

@@ -327,7 +327,7 @@ def bench(
     workloads: Annotated[
         list[str] | None,
         typer.Argument(
-            help="w1, w2, default, decomposition, evaluation, lockstep, scaling, start, backends. Without: all, under four minutes."
+            help="w1, w2, default, decomposition, evaluation, lockstep, scaling, start, backends. Without: all, about six minutes."
         ),
     ] = None,
     explain: Annotated[

@@ -1,5 +1,7 @@
 """Every back end gives the records of the reference: PyTorch's batched local SGD, itself held to one client at a time elsewhere."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from fedviz.config import ConfigError
 from fedviz.problems import classifier_torch, kernels, workers
 from fedviz.simulation import device
-from fedviz.simulation.loop import simulate
+from fedviz.simulation.loop import Simulation, simulate
 from tests.problems import ALGORITHMS, comparable, label_of, small_classification
 
 
@@ -223,3 +225,24 @@ def test_a_replayed_pass_is_the_pass_itself(algorithm: dict[str, Any], monkeypat
     monkeypatch.setattr(classifier_torch, "RECORDED_AT_MOST", 2)
     assert [comparable(record) for record in simulate(small_classification(algorithm, **settings))] == plain
     assert len(made[0].recorded) == 2
+
+
+def test_a_run_that_is_over_leaves_nothing_behind_and_needs_no_collector() -> None:
+    """N memories of length d would otherwise stay until the garbage collector comes by."""
+    gc.disable()
+    try:
+        run = Simulation(small_classification({"name": "fedvarp"}, backend="torch", probe_every=0))
+        run.begin()
+        over = weakref.ref(run)
+        del run
+        assert over() is None
+    finally:
+        gc.enable()
+
+
+def test_networks_share_the_images_that_they_take_alike() -> None:
+    mlp, cnn = (
+        Simulation(small_classification({"name": "fedavg"}, problem=classification(model=model))).problem
+        for model in ("mlp", "cnn")
+    )
+    assert mlp.train_x.data_ptr() == cnn.train_x.data_ptr()

@@ -1,4 +1,4 @@
-"""On a machine with an NVIDIA GPU: are its records those of the CPU, and how fast is it? Under five minutes.
+"""On a machine with an NVIDIA GPU: are its records those of the CPU, and how fast is it? Meant for five minutes; not tried on one yet.
 
     python benchmarks/gpu_check.py                         check every model, measure W1, W2 and lockstep on the GPU
     python benchmarks/gpu_check.py --device cpu --tiny     the same script where there is no GPU, to see that it runs

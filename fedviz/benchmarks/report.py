@@ -128,8 +128,8 @@ def text(sections: Sections) -> str:
         there = {name: sections[f"{device}/{name}"] for name in WORKLOADS if f"{device}/{name}" in sections}
         if not there and device == "cuda":
             lines += [
-                "**Not measured yet.** On a machine with one: `python benchmarks/gpu_check.py` checks and measures within five "
-                "minutes, `python -m fedviz bench --save` fills in this part.",
+                "**Not measured yet.** On a machine with one: `python benchmarks/gpu_check.py` checks and measures (not tried on "
+                "one yet), `python -m fedviz bench --save` fills in this part.",
             ]
         elif not there:
             lines += ["**Not measured yet**: `python -m fedviz bench --save`."]

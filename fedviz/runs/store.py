@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields, replace
@@ -162,11 +163,23 @@ class RunStore:
                     self._writer.execute(statement)
                 self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._file = _identity(self.path)
-        self._writer.execute("PRAGMA journal_mode = WAL")
+        self._keep_a_log()
         self._writer.execute("PRAGMA synchronous = FULL")  # at a few commits a second, a power cut need not cost any
         for row in self._rows("WHERE state IN (SELECT value FROM json_each(?))", json.dumps(sorted(LIVE))):
             if row.state is RunState.INTERRUPTED:
                 self.save(row, ())
+
+    def _keep_a_log(self) -> None:
+        """Turn on write-ahead logging. SQLite refuses at once, patience or not, while another process prepares the same file."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                self._writer.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -194,6 +194,50 @@ MUTANTS: dict[str, Mutant] = {
         "self._limit + 2",
         "a step is two rounds",
     ),
+    "anybody-controls": Mutant(
+        "fedviz/runs/manager.py",
+        "        if self.limits.hosted and not visitor.admin and owner != visitor.id:\n"
+        '            raise NotYours("This run was started',
+        "        if self.limits.hosted and not visitor.admin and not visitor.id:\n"
+        '            raise NotYours("This run was started',
+        "on a hosted server every visitor controls every run",
+    ),
+    "queue-unfair": Mutant(
+        "fedviz/runs/queue.py",
+        "self._waiting.move_to_end(visitor)",
+        "pass",
+        "one visitor's runs all come first",
+    ),
+    "checkpoint-ahead": Mutant(
+        "fedviz/runs/computation.py",
+        "at_most = work.first - 1 if",
+        "at_most = work.config.rounds if",
+        "a run goes on from a checkpoint that is ahead of its stored records, which then have a gap",
+    ),
+    "checkpoint-unchecked": Mutant(
+        "fedviz/simulation/checkpoints.py",
+        'if header["checksum"] != _checksum(tensors):',
+        "if False:",
+        "a damaged checkpoint is gone on from",
+    ),
+    "recorded-after-stop": Mutant(
+        "fedviz/runs/manager.py",
+        "                    if run.ended:\n                        raise _Stopped\n                    run.append(record)",
+        "                    run.append(record)",
+        "a round that was in flight when the run was stopped is recorded",
+    ),
+    "not-compared": Mutant(
+        "fedviz/runs/manager.py",
+        "    if texts[0] != texts[1]:",
+        "    if len(texts) != 2:",
+        "a run is continued from records that it does not have",
+    ),
+    "memories-of-other-clusters": Mutant(
+        "fedviz/simulation/loop.py",
+        " and len(clusters) == 1 else set()",
+        " else set()",
+        "a fork carries memories over to other clusters than they are of",
+    ),
     "running-mean-drifts": Mutant(
         "fedviz/algorithms/fedvarp.py",
         "return self.table.write(state, cohort.clients, result.updates, cohort.round)",

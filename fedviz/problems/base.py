@@ -91,6 +91,14 @@ class ProblemParameters(Parameters):
         """Bytes that the randomness and the samples of one client's pass take, at most."""
         raise NotImplementedError
 
+    def sample_count(self, num_clients: int) -> int:
+        """Samples of all clients together, as sample gradients are counted; loads no data."""
+        return num_clients
+
+    def batch(self, batch_size: int, samples: int) -> int:
+        """Sample gradients of one local step of a client with so many samples."""
+        return 1
+
     def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64] | None:
         """[N] the label each client has most of; None where there are no labels."""
         return None

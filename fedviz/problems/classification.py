@@ -117,6 +117,12 @@ class Classification(ProblemParameters):
         # The samples of one step, and which ones in all steps (three int64 arrays on the way).
         return batch_size * (floats_per_sample(self.model, self.info.image) * self.itemsize() + 3 * 8 * steps)
 
+    def sample_count(self, num_clients: int) -> int:
+        return self.info.train
+
+    def batch(self, batch_size: int, samples: int) -> int:
+        return min(batch_size, samples)
+
     def majority_labels(self, num_clients: int, seed: int) -> NDArray[np.int64]:
         return label_counts(self, num_clients, seed).argmax(1)
 

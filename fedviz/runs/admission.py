@@ -1,4 +1,5 @@
-"""Whether there is memory for a run, estimated from its config alone, without torch and before any data is loaded.
+"""What a run will need, estimated from its config alone, without torch and before any data is loaded; and whether that
+is there and allowed.
 
     memories    itemsize d (vectors that the algorithm remembers + the server's own)
     cohort      itemsize d for each of a pass's arrays of S clients, and their minibatches
@@ -6,11 +7,14 @@
     probe       itemsize + 8 (float64) for each of J Q d updates, in about three copies, and a pass of Q clients
     records     what is kept of every round
 
+Beside these bytes of memory: the sample gradients that it takes, and the bytes that it leaves on the disk.
+
 Everything is counted as main memory; on a GPU most of it lies in the GPU's, so the estimate is on the safe side.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,6 +25,7 @@ from fedviz.config import ConfigError
 
 if TYPE_CHECKING:
     from fedviz.config import SimulationConfig
+    from fedviz.runs.limits import Limits
 
 SHARE: Final = 0.8  # of the free memory that runs may take
 
@@ -30,6 +35,11 @@ _AT_ONCE: Final = 128  # clients whose passes a probe takes at a time
 _PROBE_COPIES: Final = 3
 _RECORD_BYTES: Final = 2 * 8 * 40  # 40 numbers in columns that may be twice as long as needed
 _PARTICIPANT_BYTES: Final = 2 * (8 + 8)  # id and weight of one client in one round
+
+_CHECK_COHORTS: Final = 64  # whose passes check a decomposition
+# As JSON: a round by itself, one participant, one evaluation, one decomposition.
+_STORED_ROUND, _STORED_PARTICIPANT, _STORED_EVALUATION, _STORED_DECOMPOSITION = 400, 26, 160, 800
+_STORED_CHECKPOINTS: Final = 2  # the newest and the one before
 
 
 class Refused(RuntimeError):  # noqa: N818 - an answer, not a fault
@@ -76,13 +86,53 @@ def estimate(config: SimulationConfig) -> Estimate:
     )
 
 
-def check(config: SimulationConfig, reference: SimulationConfig | None = None, *, free: int | None = None) -> None:
-    """Raise Refused where a run and its reference need more than 80 % of `free` (bytes; default: what is free now), and
-    ConfigError where the data cannot be dealt as asked.
+def gradient_evaluations(config: SimulationConfig) -> int:
+    """Sample gradients that a run of `config` will take, its measurements included. At most, but for windows and warm starts."""
+    problem, clients = config.problem, config.num_clients
+    samples = problem.sample_count(clients)
+    full = math.ceil(samples / clients)  # of one client's full gradient
+    one_pass = full if config.algorithm.local == "gradient" else config.steps * problem.batch(config.batch_size, full)
+    anchors = full if getattr(config.algorithm, "option", None) == "I" else 0  # SCAFFOLD's variates from full gradients
+    training = config.rounds * config.participation.cohort_size(clients) * (one_pass + anchors)
+    if not config.probe_every:
+        return training
+    probes, probed = config.rounds // config.probe_every, min(clients, config.probe.clients)
+    passes = probed * config.probe.replicas * one_pass
+    if config.probe.mode == "full":
+        passes += probed * config.steps * full
+    checked = 0
+    if config.probe.check_every:
+        cohorts = _CHECK_COHORTS * config.participation.cohort_size(clients)
+        checked = (probes // config.probe.check_every) * cohorts * one_pass
+    return training + probes * (samples + passes) + checked
+
+
+def stored_bytes(config: SimulationConfig) -> int:
+    """Bytes that a run of `config` will leave on the disk: records as JSON, and checkpoints."""
+    problem, clients = config.problem, config.num_clients
+    round = _STORED_ROUND + _STORED_PARTICIPANT * config.participation.cohort_size(clients)
+    evaluations = config.rounds // config.eval_every + 1 if config.eval_every else 0
+    probes = config.rounds // config.probe_every + 1 if config.probe_every else 0
+    records = config.rounds * round + evaluations * _STORED_EVALUATION + probes * _STORED_DECOMPOSITION
+    vectors = config.algorithm.state_vectors(clients) + 1
+    return records + _STORED_CHECKPOINTS * problem.dimension() * problem.itemsize() * vectors
+
+
+def check(
+    config: SimulationConfig,
+    reference: SimulationConfig | None = None,
+    *,
+    free: int | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Raise Refused where a run and its reference need more than `limits` allow or more than 80 % of `free` (bytes;
+    default: what is free now), and ConfigError where the data cannot be dealt as asked.
     """
     found = config.problem.problem_with_data(config.num_clients, config.seed)
     if found:
         raise ConfigError([found])
+    if limits is not None:
+        _check_budgets([each for each in (config, reference) if each is not None], limits)
     needed = estimate(config) + estimate(reference) if reference is not None else estimate(config)
     free = free_bytes() if free is None else free
     if needed.total <= SHARE * free:
@@ -92,6 +142,30 @@ def check(config: SimulationConfig, reference: SimulationConfig | None = None, *
         f"This run needs about {in_words(needed.total)} of memory ({parts}), but only {in_words(SHARE * free)} may be "
         f"used: 80 % of the {in_words(free)} that are free. Lower what takes most, or wait until other runs have ended."
     )
+
+
+def _check_budgets(configs: list[SimulationConfig], limits: Limits) -> None:
+    rounds = max(config.rounds for config in configs)
+    if limits.rounds is not None and rounds > limits.rounds:
+        raise Refused(f"This run has {rounds:,} rounds; this server allows {limits.rounds:,}. Lower the rounds.")
+    gradients = sum(map(gradient_evaluations, configs))
+    if limits.gradient_evaluations is not None and gradients > limits.gradient_evaluations:
+        raise Refused(
+            f"This run would take about {gradients:,} sample gradients with its measurements; this server allows "
+            f"{limits.gradient_evaluations:,}. Lower rounds, clients a round, local steps or batch size, or measure less often."
+        )
+    memory = sum(estimate(config).total for config in configs)
+    if limits.memory_bytes is not None and memory > limits.memory_bytes:
+        raise Refused(
+            f"This run would need about {in_words(memory)} of memory; this server allows {in_words(limits.memory_bytes)}. "
+            "Choose a smaller model, fewer clients, or fewer clients that are measured."
+        )
+    stored = sum(map(stored_bytes, configs))
+    if limits.stored_bytes is not None and stored > limits.stored_bytes:
+        raise Refused(
+            f"This run would leave about {in_words(stored)} on the disk; this server allows "
+            f"{in_words(limits.stored_bytes)}. Lower the rounds, the clients a round or the clients in all."
+        )
 
 
 def free_bytes() -> int:

@@ -1,53 +1,61 @@
-"""Where a run computes. An executor gives the records of a run one by one; asking for the next one computes the next
-round.
+"""Where a run computes. An executor gives the records of a run one by one, each round computed only when it is let in.
 
-`ThreadExecutor` computes in the thread that asks. Others (a worker process, a cluster) offer the same one method.
+`ThreadExecutor` computes in the thread that asks, `ProcessExecutor` (`processes.py`) in a process of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from fedviz.config import SimulationConfig
+from fedviz.runs.computation import Computation, LetIn, Work, drive
 
 
 class Executor(Protocol):
     def records(
         self,
-        config: SimulationConfig,
+        work: Work,
         *,
         progress: Callable[[str], None],
         device: Callable[[str], None],
+        note: Callable[[str], None],
         between_steps: Callable[[], None],
+        let_in: LetIn,
     ) -> Generator[dict[str, Any], None, None]:
-        """Record 0, then one a round, as plain dicts; closing the generator ends the computation.
+        """The records of `work`, as plain dicts, in order; closing the generator ends the computation.
 
-        progress is told, in words, what is being prepared, and may raise to end the preparation; device is told where
-        the run computes; between_steps is called within a round, and may raise to leave it. Raises what `simulate` raises.
+        let_in is asked before each round from `work.first` on, and has the generator end by saying None. The others are
+        as in `Computation`: progress, device and note are told something, progress and between_steps may raise to leave.
+        Raises what `simulate` raises, and Died.
         """
         ...
+
+    def close(self) -> None:
+        """No further work will come."""
+        ...
+
+
+class Died(RuntimeError):  # noqa: N818 - what happened to a process
+    """The process that computed a run is gone; the message says how."""
+
+
+class Failed(RuntimeError):  # noqa: N818 - what happened in a process
+    """What went wrong where the run computed, as text."""
 
 
 class ThreadExecutor:
     def records(
         self,
-        config: SimulationConfig,
+        work: Work,
         *,
         progress: Callable[[str], None],
         device: Callable[[str], None],
+        note: Callable[[str], None],
         between_steps: Callable[[], None],
+        let_in: LetIn,
     ) -> Generator[dict[str, Any], None, None]:
-        progress("Starting PyTorch.")
-        # Here and not above: a server whose visitors only look at runs never needs torch.
-        from fedviz.simulation.device import describe
-        from fedviz.simulation.loop import simulate
+        computation = Computation(work, progress=progress, device=device, note=note, between_steps=between_steps)
+        yield from drive(computation, work, let_in)
 
-        # One thread for each run, as on the command line: models of this size gain nothing from more, and the same number
-        # everywhere gives the same records everywhere. By name: only the simulation knows how torch is used.
-        import_module("torch").set_num_threads(1)
-        device(describe(config))
-        for record in simulate(config, progress=progress, between_steps=between_steps):
-            yield record.to_dict()
+    def close(self) -> None:
+        pass

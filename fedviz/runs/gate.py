@@ -1,8 +1,9 @@
 """The gate through which a run and its reference go, round by round: pause, step, pace and stop for both at once.
 
-A member asks before every round whether it may compute it, and waits inside the gate until it may. The rules:
+A member asks before it computes which round it may go to, and waits inside the gate until it may go further. A member
+in another process asks for several rounds at once, its `span`, as far as it gets in the tenth of a second. The rules:
 
-    together    nobody is more than one round ahead of another member
+    together    nobody is more than a span ahead of another member: one round where all ask round by round
     paused      no round above the limit, which is the furthest round that anybody had begun: the laggard catches up, so
                 that all stop after the same round; a step raises the limit by one
     pace        round r begins no sooner than 1/pace after round r - 1 began, for all members alike
@@ -17,23 +18,25 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 # After a hitch a run may catch up with its pace by so many seconds' worth of rounds, not more: no bursts.
 _CATCH_UP = 0.1
+_LONG = 60.0  # seconds; clocks of systems do not take infinity
 
 
 class Gate:
-    """Controls `members` runs together. A member calls `when_settled` on finding that the gate has settled."""
+    """Controls several runs together. A member calls `when_settled` on finding that the gate has settled."""
 
-    def __init__(self, members: int = 1, when_settled: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, done: Sequence[int] = (-1,), when_settled: Callable[[], None] = lambda: None) -> None:
+        """done: the last round that each member has behind it, -1 for none."""
         self._changed = threading.Condition()
-        self._begun = dict.fromkeys(range(members), -1)  # the last round that each present member was let into
-        self._done = dict.fromkeys(range(members), -1)  # ... and has finished
+        self._begun = dict(enumerate(done))  # the last round that each present member was let into
+        self._done = dict(enumerate(done))  # ... and has finished
         self._limit: int | None = None
         self._stopped = False
         self._pace: float | None = None
-        self._newest = -1  # the furthest round begun, and when its turn was
+        self._newest = max(done)  # the furthest round begun, and when its turn was
         self._newest_time = -math.inf
         self._moved = time.monotonic()
         self._when_settled = when_settled
@@ -42,20 +45,28 @@ class Gate:
 
     def wait_for(self, member: int, round: int) -> bool:
         """Say that `round - 1` is done and wait until `round` may be computed. False: stop instead."""
+        return self.let_in(member, round - 1) is not None
+
+    def let_in(self, member: int, done: int, span: int = 1, patience: float = math.inf) -> int | None:
+        """Say that round `done` is done. The last round that may be computed, at most `span` further; None: stop instead.
+
+        It is further than `done` unless `patience`, in seconds, is over before that is allowed.
+        """
         with self._changed:
-            self._done[member] = round - 1
+            self._done[member] = done
             self._changed.notify_all()
             settled = self._is_settled()
         if settled:
             self._when_settled()
+        until = time.monotonic() + patience
         with self._changed:
             while not self._stopped:
-                delay = self._delay(member, round)
-                if delay == 0:
-                    self._begin(member, round)
-                    return True
-                self._changed.wait(None if delay == math.inf else min(delay, 60.0))
-            return False
+                allowed, delay = self._allowed(member, done + span)
+                left = until - time.monotonic()
+                if allowed > done or left <= 0:
+                    return allowed
+                self._changed.wait(min(delay, left, _LONG))
+            return None
 
     def leave(self, member: int) -> None:
         """The member has ended. Harmless when repeated."""
@@ -135,11 +146,23 @@ class Gate:
         limit = self._limit
         return limit is not None and not self._stopped and bool(self._done) and min(self._done.values()) >= limit
 
-    def _delay(self, member: int, round: int) -> float:
-        """Seconds until `member` may begin `round`: 0 for now, infinity for not before something changes."""
+    def _allowed(self, member: int, upto: int) -> tuple[int, float]:
+        """Let a member into as many rounds up to `upto` as it may begin now: (the last of them, seconds until the next may begin,
+        infinity for not before something changes).
+        """
+        span = upto - self._done[member]
+        while (round := self._begun[member] + 1) <= upto:
+            delay = self._delay(round, span)
+            if delay:
+                return self._begun[member], delay
+            self._begin(member, round)
+        return self._begun[member], math.inf
+
+    def _delay(self, round: int, span: int) -> float:
+        """Seconds until a member may begin `round`: 0 for now, infinity for not before something changes."""
         if self._limit is not None and round > self._limit:
             return math.inf
-        if any(done < round - 1 for done in self._done.values()):
+        if any(done < round - span for done in self._done.values()):
             return math.inf
         if self._limit is not None or self._pace is None or round <= self._newest or round == 0:
             return 0  # a step, a laggard and the starting point do not wait for the clock

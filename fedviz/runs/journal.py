@@ -38,6 +38,7 @@ class Journal:
         self._store, self._on_error = store, on_error
         self._changed = threading.Condition()
         self._waiting: dict[str, _Entry] = {}
+        self._writing: set[str] = set()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="fedviz-journal", daemon=True)
         self._thread.start()
@@ -46,19 +47,24 @@ class Journal:
         """Keep a run's row as it is now."""
         with self._changed:
             self._waiting.setdefault(row.id, _Entry()).row = row
-            self._changed.notify()
+            self._changed.notify_all()
 
     def record(self, run_id: str, round: int, text: str) -> None:
         """Keep the record (JSON text) of a round."""
         with self._changed:
             self._waiting.setdefault(run_id, _Entry()).records.append((run_id, round, text))
-            self._changed.notify()
+            self._changed.notify_all()
+
+    def settle(self, run_id: str, timeout: float = 3.0) -> bool:
+        """Wait until nothing of a run waits to be written; False where that takes longer than `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: run_id not in self._waiting and run_id not in self._writing, timeout)
 
     def close(self, timeout: float) -> None:
         """Write what is waiting and end: the store is no longer used, unless the disk hangs longer than `timeout`."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
+            self._changed.notify_all()
         self._thread.join(timeout)
 
     def _work(self) -> None:
@@ -70,9 +76,12 @@ class Journal:
                 if self._closing and not self._waiting:
                     return
                 batch, self._waiting = self._waiting, {}
+                self._writing = set(batch)
             failed = {run_id: entry for run_id, entry in batch.items() if not self._write(run_id, entry)}
             pause = _RETRY_AFTER if failed else INTERVAL
             with self._changed:
+                self._writing = set()
+                self._changed.notify_all()
                 for run_id, entry in failed.items():
                     newer = self._waiting.pop(run_id, _Entry())
                     self._waiting[run_id] = _Entry(

@@ -6,12 +6,14 @@ from the store.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from fedviz import __version__
 from fedviz.runs.columns import Columns, Records
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ class RunState(StrEnum):
 
 
 ELSEWHERE = "It runs in another fedviz on this machine: control it there, and reload this page to see how far it is."
+RESUMABLE = frozenset(
+    {RunState.INTERRUPTED, RunState.STOPPED}
+)  # ended before its time, with nothing wrong with the run itself
 LIVE = frozenset({RunState.QUEUED, RunState.PREPARING, RunState.RUNNING, RunState.PAUSED})
 
 
@@ -59,6 +64,15 @@ class Run:
         """`load` gives the records of a run that is in the store; without it the run is live and starts empty."""
         self.id, self.config, self.created, self.version, self.reference = id, config, created, version, reference
         self.device = device
+        self.owner = "local"  # the id of the visitor who started it; never shown
+        self.title = ""  # given by its owner
+        self.published = False
+        self.parent_id: str | None = None  # the run that it continues, and after which round
+        self.forked_at: int | None = None
+        self.note = ""  # what a fork carried over
+        self.config_key: str | None = None  # equal for runs that will have equal records
+        self.is_reference = False
+        self.unwatched = False  # paused because nobody looked
         self.queue_position: int | None = None  # 1 is next
         self.foreign = load is not None and state.live  # goes on in another process: can be looked at, not controlled
         self._state, self._message = state, ELSEWHERE if self.foreign else message
@@ -87,6 +101,17 @@ class Run:
         return not self.ended or (self.reference is not None and not self.reference.ended)
 
     @property
+    def can_resume_itself(self) -> bool:
+        """Whether this run has ended before its time and can be continued, whatever its reference can."""
+        return self._state in RESUMABLE and self.version == __version__
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether this run or its reference has ended before its time and can be continued by `RunManager.resume`."""
+        runs = [self, *([self.reference] if self.reference is not None else [])]
+        return not self.live and any(run.can_resume_itself for run in runs)
+
+    @property
     def message(self) -> str:
         """One sentence for the user: what happened, or what is being done; may be empty while all goes well."""
         gate, state = self._gate, self.state
@@ -95,7 +120,8 @@ class Run:
         if gate.stopped:
             return "Stopping."
         if state is RunState.PAUSED:
-            return f"Paused after round {self.round}."
+            why = ", for nobody was watching. Resume continues it" if self.unwatched else ""
+            return f"Paused after round {self.round}{why}."
         if state is RunState.RUNNING and gate.limit is not None:
             return f"Pausing after round {gate.limit}."
         return self._message
@@ -130,7 +156,12 @@ class Run:
         rate = self.rounds_per_second
         return (self.config.rounds - self.round) / rate if rate else None
 
-    # --- for the supervising thread
+    # --- for the run manager
+
+    def begin_with(self, records: Iterable[dict[str, Any]]) -> None:
+        """Take in records that were computed before."""
+        for record in records:
+            self._columns.append(record)
 
     def append(self, record: dict[str, Any]) -> None:
         self._columns.append(record)
@@ -139,6 +170,12 @@ class Run:
     def enter(self, state: RunState, message: str = "") -> None:
         # The message first: who reads a new state reads its message.
         self._message, self._state = message, state
+
+    def take_up(self) -> None:
+        """Make a stored run that has ended a waiting one again, with the records that it has."""
+        self.begin_with(self.records.dicts())
+        self._load, self._loaded = None, self._columns.view
+        self.enter(RunState.QUEUED, "Waiting for a free place.")
 
     def join(self, gate: Gate) -> None:
         self._gate = gate
@@ -149,13 +186,13 @@ class _Meter:
 
     def __init__(self) -> None:
         self.rate: float | None = None
-        self._older = self._newer = (0.0, 0)  # (time, round)
+        self._older = self._newer = (math.inf, 0)  # (time, round); infinity before the first
 
     def tick(self, round: int, since: float) -> None:
         """`round` is done; `since` is when a pause ended or the pace changed: what was before does not count."""
         now = time.monotonic()
-        if round == 0:
-            self._older = self._newer = (now, 0)
+        if self._older[0] == math.inf:  # what came before it is preparation
+            self._older = self._newer = (now, round)
         elif self._older[0] < since:
             self._older = self._newer = (since, round - 1)
         elif now - self._newer[0] >= 1:

@@ -1,7 +1,7 @@
 """The durable copy of all runs: one SQLite file, in write-ahead mode so that readers never wait for the writer.
 
 A run is one row and its records are one row a round, as JSON. The file carries a schema version; a newer one is
-refused, because an old program could only damage it. Each run names the process that owns it: when that process is
+refused, because an old program could only damage it. Each run names the process that drives it: when that process is
 gone and the run was still live, the run was interrupted.
 """
 
@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -25,7 +26,7 @@ import psutil
 from fedviz.runs.columns import Columns, Records
 from fedviz.runs.run import LIVE, RunState
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
@@ -36,7 +37,7 @@ CREATE TABLE runs (
     reference_id TEXT,               -- the run it is compared with
     version TEXT NOT NULL,           -- of fedviz
     device TEXT,
-    owner TEXT NOT NULL              -- the process that drives or drove it
+    process TEXT NOT NULL            -- that drives or drove it
 ) WITHOUT ROWID;
 CREATE INDEX runs_by_time ON runs (created);
 CREATE INDEX runs_by_reference ON runs (reference_id);
@@ -47,6 +48,23 @@ CREATE TABLE records (
     PRIMARY KEY (run_id, round)
 ) WITHOUT ROWID;
 """
+_TO_2: Final = """
+ALTER TABLE runs ADD COLUMN owner TEXT NOT NULL DEFAULT 'local';   -- the visitor's id, empty: nobody's any more
+ALTER TABLE runs ADD COLUMN title TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN published INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN parent_id TEXT;                        -- the run that it continues, and after which round
+ALTER TABLE runs ADD COLUMN forked_at INTEGER;
+ALTER TABLE runs ADD COLUMN note TEXT NOT NULL DEFAULT '';         -- what stays to be said: what a fork carried over
+ALTER TABLE runs ADD COLUMN config_key TEXT;                       -- equal for runs that will have equal records
+ALTER TABLE runs ADD COLUMN is_reference INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET is_reference = 1 WHERE id IN (SELECT reference_id FROM runs);
+CREATE INDEX runs_by_owner ON runs (owner, created);
+CREATE INDEX runs_by_parent ON runs (parent_id);
+CREATE INDEX runs_by_config ON runs (config_key, created);
+"""
+_LAST: Final = 2**62  # no round is later
+_DEEPEST: Final = 1000  # forks of forks
+_FROM_1: Final = "ALTER TABLE runs RENAME COLUMN owner TO process;"  # owner now means the visitor
 
 
 class StoreError(RuntimeError):
@@ -65,9 +83,32 @@ class Row:
     reference_id: str | None
     version: str
     device: str | None
+    owner: str = "local"
+    title: str = ""
+    published: bool = False
+    parent_id: str | None = None
+    forked_at: int | None = None
+    note: str = ""
+    config_key: str | None = None
+    is_reference: bool = False
 
 
 _COLUMNS: Final = ", ".join(field.name for field in fields(Row))
+
+
+_LIVING: Final = (
+    "state",
+    "message",
+    "device",
+    "title",
+    "published",
+    "note",
+    "process",
+)  # what changes while a run lives
+_SAVE: Final = (
+    f"INSERT INTO runs ({_COLUMNS}, process) VALUES ({', '.join('?' * (len(fields(Row)) + 1))}) "
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _LIVING)}"
+)
 
 
 def home() -> Path:
@@ -76,13 +117,14 @@ def home() -> Path:
 
 
 class RunStore:
-    """The database at `path`. Any thread may read; one thread at a time writes (`save`)."""
+    """The database at `path`, for all threads."""
 
     def __init__(self, path: Path | None = None, *, patience: float = 5.0) -> None:
         """patience: seconds to wait for another process that holds the database. Raises StoreError."""
         self.path = path or home() / "runs.sqlite"
         self._patience = patience
-        self._owner = _this_process()
+        self._process = _this_process()
+        self._lock = threading.RLock()  # of the writer
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = self._connect()
@@ -110,15 +152,30 @@ class RunStore:
             )
         with self._transaction():
             if row is not None:
-                self._writer.execute(
-                    f"INSERT INTO runs ({_COLUMNS}, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) "
-                    "DO UPDATE SET state = excluded.state, message = excluded.message, device = excluded.device",
-                    (row.id, row.created.isoformat(), *astuple(row)[2:], self._owner),
-                )
+                self._writer.execute(_SAVE, (row.id, row.created.isoformat(), *astuple(row)[2:], self._process))
             self._writer.executemany("INSERT INTO records (run_id, round, json) VALUES (?, ?, ?)", records)
 
+    def insert(self, row: Row, records: Sequence[tuple[str, int, str]]) -> None:
+        """As `save`, for a whole run at once. Raises StoreError."""
+        with self._saying_why():
+            self.save(row, records)
+
+    def change(self, run_id: str, **values: str | bool) -> None:
+        """Write owner, title or published of a run that has ended. Raises StoreError."""
+        assert values.keys() <= {"owner", "title", "published"}
+        settings = ", ".join(f"{name} = ?" for name in values)
+        with self._saying_why(), self._transaction():
+            self._writer.execute(f"UPDATE runs SET {settings} WHERE id = ?", (*values.values(), run_id))
+
+    def delete(self, run_id: str) -> None:
+        """Take a run and its records out. Raises StoreError."""
+        with self._saying_why(), self._transaction():
+            self._writer.execute("DELETE FROM records WHERE run_id = ?", (run_id,))
+            self._writer.execute("DELETE FROM runs WHERE id = ?", (run_id,))
+
     def close(self) -> None:
-        self._writer.close()
+        with self._lock:
+            self._writer.close()
 
     # --- reading; each reader has a connection of its own
 
@@ -127,18 +184,49 @@ class RunStore:
         return next(iter(self._rows("WHERE id = ?", run_id)), None)
 
     def records(self, run_id: str) -> Records:
-        """All stored records of a run. Raises StoreError."""
+        """All stored records of a run, those before a fork from the run that it continues. Raises StoreError."""
         with self._reading() as reader:
-            found = reader.execute("SELECT json FROM records WHERE run_id = ? ORDER BY round", (run_id,))
-            return Columns(json.loads(text) for (text,) in found).view()
+            columns = Columns()
+            for part, after, last in reversed(_lineage(reader, run_id)):
+                found = reader.execute(
+                    "SELECT json FROM records WHERE run_id = ? AND round > ? AND round <= ? ORDER BY round",
+                    (part, after, last),
+                )
+                for (text,) in found:
+                    columns.append(json.loads(text))
+            return columns.view()
 
-    def recent(self, limit: int) -> list[Row]:
-        """The newest runs, newest first, without those that are only another run's reference. Raises StoreError."""
+    def listed(self, owner: str | None, limit: int | None = None) -> list[Row]:
+        """The runs of an owner and those that are published, newest first; everybody's where owner is None. Without those
+        that are only another run's reference. Raises StoreError.
+        """
+        whose, values = ("owner != ''", ()) if owner is None else ("(owner = ? OR published)", (owner,))
         return self._rows(
-            "WHERE NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.reference_id = runs.id) "
-            "ORDER BY created DESC, id LIMIT ?",
-            limit,
+            f"WHERE {whose} AND NOT is_reference ORDER BY created DESC, id LIMIT ?",
+            *values,
+            -1 if limit is None else limit,
         )
+
+    def same(self, config_key: str) -> list[Row]:
+        """The runs of a config key that run or are finished, newest first. Raises StoreError."""
+        rows = self._rows("WHERE config_key = ? AND owner != '' ORDER BY created DESC, id", config_key)
+        return [row for row in rows if row.state.live or row.state is RunState.FINISHED]
+
+    def children(self, run_id: str) -> list[Row]:
+        """The runs that continue a run. Raises StoreError."""
+        return self._rows("WHERE parent_id = ?", run_id)
+
+    def ended_before(self, when: datetime) -> list[Row]:
+        """Ended runs that nobody has published and that were created before `when`. Raises StoreError."""
+        rows = self._rows("WHERE created < ? AND NOT published AND NOT is_reference", when.isoformat())
+        return [row for row in rows if not row.state.live]
+
+    def size(self) -> tuple[int, int]:
+        """(runs, bytes of the file and its log). Raises StoreError."""
+        with self._reading() as reader:
+            (runs,) = reader.execute("SELECT count(*) FROM runs").fetchone()
+        log = self.path.with_name(f"{self.path.name}-wal")
+        return runs, sum(file.stat().st_size for file in (self.path, log) if file.exists())
 
     # --- inside
 
@@ -154,14 +242,14 @@ class RunStore:
                     f"{self.path} was written by a newer fedviz (schema {version}; this one reads up to "
                     f"{SCHEMA_VERSION}). Update fedviz, or set FEDVIZ_HOME to another folder."
                 )
-            if version == 0:
-                if self._writer.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    raise StoreError(
-                        f"{self.path} belongs to another program. Move it away, or set FEDVIZ_HOME to another folder."
-                    )
-                for statement in _SCHEMA.split(";"):  # one by one: executescript would commit
-                    self._writer.execute(statement)
-                self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            if version == 0 and self._writer.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise StoreError(
+                    f"{self.path} belongs to another program. Move it away, or set FEDVIZ_HOME to another folder."
+                )
+            steps = [_SCHEMA, _TO_2] if version == 0 else [_FROM_1, _TO_2] if version == 1 else []
+            for statement in "".join(steps).split(";"):  # one by one: executescript would commit
+                self._writer.execute(statement)
+            self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._file = _identity(self.path)
         self._keep_a_log()
         self._writer.execute("PRAGMA synchronous = FULL")  # at a few commits a second, a power cut need not cost any
@@ -183,14 +271,22 @@ class RunStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._writer.execute("BEGIN IMMEDIATE")
+        with self._lock:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._writer.execute("COMMIT")
+            except BaseException:
+                if self._writer.in_transaction:  # some errors roll back by themselves
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _saying_why(self) -> Iterator[None]:
         try:
             yield
-            self._writer.execute("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:  # some errors roll back by themselves
-                self._writer.execute("ROLLBACK")
-            raise
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -202,12 +298,22 @@ class RunStore:
 
     def _rows(self, condition: str, *values: object) -> list[Row]:
         with self._reading() as reader:
-            found = reader.execute(f"SELECT {_COLUMNS}, owner FROM runs {condition}", values).fetchall()
+            found = reader.execute(f"SELECT {_COLUMNS}, process FROM runs {condition}", values).fetchall()
             rows = []
-            for id, created, state, *rest, owner in found:
-                row = Row(id, datetime.fromisoformat(created), RunState(state), *rest)
-                if row.state.live and not _is_alive(owner):
-                    (last,) = reader.execute("SELECT max(round) FROM records WHERE run_id = ?", (id,)).fetchone()
+            for *values_of_row, process in found:
+                named = dict(zip((field.name for field in fields(Row)), values_of_row, strict=True))
+                row = Row(
+                    **{
+                        **named,
+                        "created": datetime.fromisoformat(named["created"]),
+                        "state": RunState(named["state"]),
+                        "published": bool(named["published"]),
+                        "is_reference": bool(named["is_reference"]),
+                    }
+                )
+                if row.state.live and not _is_alive(process):
+                    (last,) = reader.execute("SELECT max(round) FROM records WHERE run_id = ?", (row.id,)).fetchone()
+                    last = row.forked_at if last is None else last
                     row = replace(row, state=RunState.INTERRUPTED, message=interruption(last))
                 rows.append(row)
             return rows
@@ -222,7 +328,20 @@ class RunStore:
 def interruption(last_round: int | None) -> str:
     """What is said of a run whose process ended first; last_round: the last that was kept."""
     where = "before its first record" if last_round is None else f"after round {last_round}"
-    return f"Interrupted {where}: the server ended. Run it again to see it whole."
+    return f"Interrupted {where}: the server ended. Resume continues it."
+
+
+def _lineage(reader: sqlite3.Connection, run_id: str) -> list[tuple[str, int, int]]:
+    """The runs that a run's records come from, itself first: (id, after which round its own records come, its last to take)."""
+    parts: list[tuple[str, int, int]] = []
+    last, part = _LAST, run_id
+    for _ in range(_DEEPEST):
+        found = reader.execute("SELECT parent_id, forked_at FROM runs WHERE id = ?", (part,)).fetchone()
+        if found is None or found[0] is None:
+            return [*parts, (part, -1, last)]
+        parts.append((part, found[1], last))
+        part, last = found[0], min(last, found[1])
+    return parts
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -239,9 +358,9 @@ def _this_process() -> str:
     return json.dumps([socket.gethostname(), process.pid, process.create_time()])
 
 
-def _is_alive(owner: str) -> bool:
+def _is_alive(process: str) -> bool:
     """Whether the process is there. Ids are used again after a restart, so its start is compared too."""
-    host, pid, created = json.loads(owner)
+    host, pid, created = json.loads(process)
     try:
         return host == socket.gethostname() and abs(psutil.Process(pid).create_time() - created) < 2
     except psutil.Error:

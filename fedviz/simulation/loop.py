@@ -123,6 +123,42 @@ class Simulation:
         self.renewed_in, self.costs, self.round = checkpoint.renewed_in.copy(), checkpoint.costs, checkpoint.round
         self.window = dict(checkpoint.window)
 
+    def take_over(self, before: Simulation) -> str:
+        """Go on from where `before`, a run on the same clients and data, stands; what was carried over, as a sentence.
+
+        The model, the costs and those parts of the algorithm's state that both have under one name and in one shape are
+        carried over; all else starts as the algorithm's `init` says at this model.
+        """
+        self.w = before.w.to(self.w.device, self.w.dtype).clone()
+        self.begin()
+        fits = self._shared_with(before)
+        self.state |= {name: before.state[name].to(self.w.device, self.w.dtype).clone() for name in fits}
+        warm = self.algorithm.starts_warm and fits != self.state.keys()
+        began = self.costs if warm else Costs()
+        self.costs = replace(
+            before.costs,
+            gradient_evaluations=before.costs.gradient_evaluations + began.gradient_evaluations,
+            floats_up=before.costs.floats_up + began.floats_up,
+            floats_down=before.costs.floats_down + began.floats_down,
+        )
+        if fits and self.algorithm.remembers == before.algorithm.remembers:
+            self.renewed_in = before.renewed_in.copy()
+        self.round = before.round
+        anew = sorted(self.state.keys() - fits)
+        carried = ", ".join(["the model", *(name.replace("_", " ") for name in sorted(fits))])
+        started = f"; started anew: {', '.join(name.replace('_', ' ') for name in anew)}" if anew else ""
+        return f"Continues after round {before.round}. Carried over: {carried}{started}."
+
+    def _shared_with(self, before: Simulation) -> set[str]:
+        """The parts of the algorithm's state that mean the same in `before`. Parts belong together: where one has another shape,
+        or clusters or windows are others, none does.
+        """
+        shared = self.state.keys() & before.state.keys()
+        windows = {getattr(algorithm, "window", None) for algorithm in (self.algorithm, before.algorithm)} - {None}
+        clusters = {None if c is None else c.tobytes() for c in (self.clusters, before.clusters)}
+        alike = all(self.state[name].shape == before.state[name].shape for name in shared)
+        return shared if alike and len(windows) < 2 and len(clusters) == 1 else set()
+
     def first(self) -> RoundRecord:
         """Record 0: the starting point, evaluated."""
         self.begin()

@@ -8,6 +8,7 @@ from fedviz.config import ConfigError
 from fedviz.runs.admission import Refused
 from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
+from fedviz.runs.visitor import LOCAL
 from fedviz.ui import controls
 from fedviz.ui.manager import run_manager
 
@@ -37,16 +38,16 @@ def start() -> None:
     if before is not None and before.live and not differs(form, before):
         return
     try:
-        run = manager.submit(form.config, reference=form.reference)
+        run = manager.submit(form.config, reference=form.reference, visitor=LOCAL)
     except (Refused, ConfigError) as refusal:
         st.session_state.refused = str(refusal)
         return
-    manager.set_pace(run.id, PACES.get(st.session_state.pace))
+    manager.set_pace(run.id, LOCAL, PACES.get(st.session_state.pace))
     mine: list[str] = st.session_state.setdefault("mine", [])
     if before is not None:
         st.session_state.previous = before.id
         if before.live and before.id in mine:
-            manager.stop(before.id)  # this visitor has replaced it; runs of others go on
+            manager.stop(before.id, LOCAL)  # this visitor has replaced it; runs of others go on
     mine.append(run.id)
     st.session_state.loaded = run.id
     st.session_state.refused = None
@@ -91,10 +92,10 @@ def set_pace() -> None:
     """The pace is the run's, not the visitor's: all tabs on one run show the same."""
     current, chosen = run_id(), st.session_state.pace
     if chosen in PACES and current and run_or_none(current):  # a browser may say None while the page is made
-        run_manager().set_pace(current, PACES[chosen])
+        run_manager().set_pace(current, LOCAL, PACES[chosen])
 
 
 def _tell(what: str) -> None:
     current = run_id()
     if current and run_or_none(current):
-        getattr(run_manager(), what)(current)
+        getattr(run_manager(), what)(current, LOCAL)

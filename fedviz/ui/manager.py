@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from fedviz.runs.limits import Limits
 from fedviz.runs.manager import RunManager
 from fedviz.runs.store import RunStore
 
@@ -9,4 +10,4 @@ from fedviz.runs.store import RunStore
 @st.cache_resource(show_spinner=False)
 def run_manager() -> RunManager:
     """Opens the store; runs that a killed server left behind become "interrupted"."""
-    return RunManager(RunStore())
+    return RunManager(RunStore(), limits=Limits.from_environment())

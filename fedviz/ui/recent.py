@@ -8,6 +8,7 @@ import streamlit as st
 
 from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
+from fedviz.runs.visitor import LOCAL
 from fedviz.ui import actions, words
 from fedviz.ui.manager import run_manager
 
@@ -32,7 +33,7 @@ def _at_home() -> bool:
 
 def _list(current: Run | None) -> None:
     try:
-        runs = run_manager().recent(MOST)
+        runs = run_manager().runs(LOCAL, limit=MOST)
     except StoreError as error:
         st.markdown(words.escape(str(error)))
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedviz.runs import RunManager, RunStore
-from tests.runs.fakes import Held, Scripted, own_threads
+from tests.runs.fakes import Held, Local, Scripted, own_threads
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def start(path: Path) -> Iterator[Callable[..., RunManager]]:
     def make(executor=None, **options) -> RunManager:
         if isinstance(executor, Held):
             held.append(executor)
-        managers.append(RunManager(RunStore(path), executor=executor or Scripted(), **options))
+        managers.append(Local(RunStore(path), executor=executor or Scripted(), **options))
         return managers[-1]
 
     yield make

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from fedviz.config import SimulationConfig
+from fedviz.runs import LOCAL, RunManager
 
 
 def config(algorithm: str = "fedavg", rounds: int = 20, **settings) -> SimulationConfig:
@@ -42,6 +43,34 @@ def record(round: int) -> dict:
     }
 
 
+class Local(RunManager):
+    """A manager whose every visitor sits at the machine."""
+
+    def submit(self, config, reference=None, *, visitor=LOCAL):
+        return super().submit(config, reference, visitor=visitor)
+
+    def pause(self, run_id, visitor=LOCAL):
+        super().pause(run_id, visitor)
+
+    def resume(self, run_id, visitor=LOCAL):
+        super().resume(run_id, visitor)
+
+    def step(self, run_id, visitor=LOCAL):
+        super().step(run_id, visitor)
+
+    def stop(self, run_id, visitor=LOCAL):
+        super().stop(run_id, visitor)
+
+    def set_pace(self, run_id, *visitor_and_pace):
+        super().set_pace(run_id, LOCAL, visitor_and_pace[-1])
+
+    def fork(self, run_id, round, config, *, visitor=LOCAL):
+        return super().fork(run_id, round, config, visitor=visitor)
+
+    def runs(self, visitor=LOCAL, **options):
+        return super().runs(visitor, **options)
+
+
 class Scripted:
     """An executor: `script(config, round, progress)` is called before each round and may wait or raise."""
 
@@ -49,14 +78,19 @@ class Scripted:
         self.script = script
         self.closed = 0
 
-    def records(self, config, *, progress, device, between_steps) -> Iterator[dict]:
+    def records(self, work, *, progress, device, note, between_steps, let_in) -> Iterator[dict]:
         try:
             device("a device")
-            for round in range(config.rounds + 1):
-                self.script(config, round, progress)
+            for round in range(work.first, work.config.rounds + 1):
+                if let_in(round - 1) is None:
+                    return
+                self.script(work.config, round, progress)
                 yield record(round)
         finally:
             self.closed += 1
+
+    def close(self) -> None:
+        pass
 
 
 class Held(Scripted):

@@ -38,7 +38,7 @@ class Members:
 
 def test_members_stay_together_and_pause_after_the_same_round():
     for attempt in range(10):
-        gate, chance = Gate(2), random.Random(attempt)
+        gate, chance = Gate([-1] * 2), random.Random(attempt)
         members = Members(gate, 2, work=lambda member, chance=chance: time.sleep(chance.random() * 0.002))
         until(lambda members=members: min(members.done) >= 3)
         gate.pause()
@@ -53,7 +53,7 @@ def test_members_stay_together_and_pause_after_the_same_round():
 
 
 def test_a_step_is_exactly_one_round_for_everybody():
-    gate = Gate(2)
+    gate = Gate([-1] * 2)
     members = Members(gate, 2, work=lambda member: time.sleep(0.002 * member))
     gate.pause()
     until(lambda: gate.settled)
@@ -95,7 +95,7 @@ def test_a_step_of_a_run_that_moves_is_a_pause():
 
 
 def test_a_pause_before_the_start_lets_the_starting_point_through():
-    gate = Gate(2)
+    gate = Gate([-1] * 2)
     gate.pause()
     assert not gate.settled
     members = Members(gate, 2)
@@ -107,7 +107,7 @@ def test_a_pause_before_the_start_lets_the_starting_point_through():
 
 
 def test_who_has_left_holds_nobody_back():
-    gate = Gate(2)
+    gate = Gate([-1] * 2)
     gate.leave(1)
     members = Members(gate, 1, rounds=50)
     until(lambda: members.done == [50])
@@ -115,7 +115,7 @@ def test_who_has_left_holds_nobody_back():
 
 
 def test_a_slow_starter_holds_the_other_at_the_starting_point():
-    gate, ready = Gate(2), threading.Event()
+    gate, ready = Gate([-1] * 2), threading.Event()
     members = Members(gate, 2, work=lambda member: ready.wait(5) if member else None)
     until(lambda: members.done[0] == 0)
     time.sleep(0.02)
@@ -126,7 +126,7 @@ def test_a_slow_starter_holds_the_other_at_the_starting_point():
 
 
 def test_pace_is_kept_by_both_and_changes_at_once():
-    gate = Gate(2)
+    gate = Gate([-1] * 2)
     gate.set_pace(50)
     members = Members(gate, 2, work=lambda member: None)
     until(lambda: min(members.done) >= 1)
@@ -175,7 +175,7 @@ def test_a_pace_that_is_none_is_refused(pace):
 
 def test_stop_frees_everybody_wherever_they_wait():
     for prepare in (Gate.pause, lambda gate: gate.set_pace(0.001), lambda gate: None):
-        gate = Gate(2)
+        gate = Gate([-1] * 2)
         members = Members(gate, 2)
         until(lambda members=members: min(members.done) >= 0)
         prepare(gate)

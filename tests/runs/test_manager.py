@@ -15,10 +15,10 @@ import pytest
 
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.problems import ProblemError
-from fedviz.runs import Refused, RunManager, RunState, RunStore, admission
+from fedviz.runs import Limits, Refused, RunState, RunStore, admission
 from fedviz.runs import manager as manager_module
 from fedviz.simulation.errors import Diverged
-from tests.runs.fakes import Held, Scripted, config, own_threads, record, until
+from tests.runs.fakes import Held, Local, Scripted, config, own_threads, record, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,8 +88,8 @@ def test_a_reference_is_found_again_and_not_listed(start):
     manager.shutdown()
 
     again = start()
-    assert [run.id for run in again.recent(10)] == [runs[1].id, runs[0].id]
-    assert [run.id for run in again.recent(1)] == [runs[1].id]
+    assert [run.id for run in again.runs(limit=10)] == [runs[1].id, runs[0].id]
+    assert [run.id for run in again.runs(limit=1)] == [runs[1].id]
     found = again.get(runs[0].id)
     assert found.config.algorithm.name == "fedprox"
     assert found.reference.config.algorithm.name == "fedavg"
@@ -107,7 +107,7 @@ def test_the_real_simulation_gives_the_same_records_through_the_manager(path, mo
     threads = []  # that torch was told to use, by the threads of runs
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     chosen = config("fedvarp", rounds=15)
-    with RunManager(RunStore(path)) as manager:
+    with Local(RunStore(path)) as manager:
         run = manager.submit(chosen, reference=config("fedavg", rounds=15))
         until(lambda: ended(run), 20)
         assert (run.state, run.device) == (RunState.FINISHED, "CPU with PyTorch")
@@ -223,23 +223,27 @@ def test_stop_keeps_what_there_is_and_ends_both(start, paused):
     assert run.state is run.reference.state is RunState.STOPPED
     assert run.message == f"Stopped after round {run.round}."
     assert rounds_of(run) == list(range(run.round + 1))
-    assert executor.closed == 2
+    until(lambda: executor.closed == 2)
     manager.shutdown()
     stored = start().get(run.id)
     assert (stored.state, stored.message, rounds_of(stored)) == (run.state, run.message, rounds_of(run))
 
 
-def test_a_round_in_flight_when_stop_is_pressed_is_kept(start):
+def test_stop_takes_effect_at_once_and_nothing_is_recorded_afterwards(start):
+    """Also in the midst of a round that takes long; its place is free when the round has really ended."""
     executor = Held()
-    manager = start(executor)
-    run = manager.submit(config())
+    manager = start(executor, limits=Limits(concurrent=1))
+    run, waiting = manager.submit(config()), manager.submit(config("fedprox"))
     executor.let(2)
     until(lambda: executor.begun == {"fedavg": 3})
     manager.stop(run.id)
-    assert (run.state, run.message) == (RunState.RUNNING, "Stopping.")
+    assert (run.state, run.message, run.live) == (RunState.STOPPED, "Stopped after round 2.", False)
+    assert waiting.state is RunState.QUEUED
     executor.let(1000)
-    until(lambda: ended(run))
-    assert (run.state, rounds_of(run)) == (RunState.STOPPED, [0, 1, 2, 3])
+    until(lambda: ended(waiting))
+    assert rounds_of(run) == [0, 1, 2]
+    manager.shutdown()
+    assert rounds_of(start().get(run.id)) == [0, 1, 2]
 
 
 def test_stop_cuts_a_preparation_short(start):
@@ -261,7 +265,7 @@ def test_stop_cuts_a_preparation_short(start):
 
 def test_runs_wait_their_turn_and_can_be_stopped_and_paused_while_waiting(start):
     executor = Held()
-    manager = start(executor, concurrent=1)
+    manager = start(executor, limits=Limits(concurrent=1))
     runs = [manager.submit(config("fedprox", seed=seed), reference=config(seed=seed)) for seed in range(4)]
     first, second, third, fourth = runs
     assert [run.queue_position for run in runs] == [None, 1, 2, 3]
@@ -286,7 +290,7 @@ def test_runs_wait_their_turn_and_can_be_stopped_and_paused_while_waiting(start)
 
 def test_the_queue_is_bounded(start):
     executor = Held()
-    manager = start(executor, concurrent=1)
+    manager = start(executor, limits=Limits(concurrent=1))
     runs = [manager.submit(config()) for _ in range(1 + 32)]
     with pytest.raises(Refused, match="32 runs are waiting"):
         manager.submit(config())
@@ -297,7 +301,7 @@ def test_the_queue_is_bounded(start):
 
 def test_a_run_without_memory_is_refused_at_once_or_at_its_turn(start, monkeypatch):
     executor = Held()
-    manager = start(executor, concurrent=1)
+    manager = start(executor, limits=Limits(concurrent=1))
     manager.submit(config())
     waiting = manager.submit(config())
     monkeypatch.setattr(admission, "free_bytes", lambda: 1000)
@@ -380,20 +384,20 @@ def test_a_full_disk_fails_the_runs_says_why_and_keeps_them_readable(start, path
     (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
     store._writer.execute(f"PRAGMA max_page_count = {pages + 1}")
     until(lambda: ended(run))
-    assert run.state is run.reference.state is RunState.FAILED
+    assert run.state is run.reference.state is RunState.INTERRUPTED
     assert run.message.startswith(
-        f"Failed after round {run.round}. The records cannot be saved (database or disk is full)"
+        f"Interrupted after round {run.round}. The records cannot be saved (database or disk is full)"
     )
     assert rounds_of(run) == list(range(run.round + 1))
     assert rounds_of(manager.get(run.id)) == rounds_of(run)
     # When there is room again, nothing is missing.
     store._writer.execute("PRAGMA max_page_count = 1000000")
-    until(lambda: store.load(run.id).state is RunState.FAILED)
+    until(lambda: store.load(run.id).state is RunState.INTERRUPTED)
     assert store.records(run.id).dicts() == run.records.dicts()
 
 
 def test_a_locked_database_fails_the_run_and_others_live_on_when_it_is_free_again(path, caplog):
-    with RunManager(RunStore(path, patience=0.05), executor=Scripted()) as manager:
+    with Local(RunStore(path, patience=0.05), executor=Scripted()) as manager:
         run = manager.submit(config(rounds=100_000))
         until(lambda: run.round > 3)
         thief = sqlite3.connect(path, isolation_level=None)
@@ -407,6 +411,27 @@ def test_a_locked_database_fails_the_run_and_others_live_on_when_it_is_free_agai
         assert later.state is RunState.FINISHED
 
 
+def test_a_database_that_has_become_read_only_interrupts_the_run_which_is_continued_when_it_is_mended(
+    start, path, caplog
+):
+    manager = start()
+    run = manager.submit(config(rounds=800))
+    until(lambda: len(manager._store.records(run.id)) > 10)
+    manager._store._writer.execute("PRAGMA query_only = 1")
+    until(lambda: ended(run))
+    assert (run.state, run.can_resume) == (RunState.INTERRUPTED, True)
+    assert "attempt to write a readonly database" in run.message
+    assert rounds_of(run) == list(range(run.round + 1))
+    with pytest.raises(Refused, match="still being written"):
+        manager.resume(run.id)
+    manager._store._writer.execute("PRAGMA query_only = 0")
+    manager.resume(run.id)
+    run = manager.get(run.id)
+    until(lambda: ended(run))
+    assert manager._journal.settle(run.id)
+    assert run.records.dicts() == manager._store.records(run.id).dicts() == [record(round) for round in range(801)]
+
+
 def test_one_unreadable_run_hides_no_others(start, path, caplog):
     manager = start()
     runs = [manager.submit(config(rounds=2)) for _ in range(2)]
@@ -415,7 +440,7 @@ def test_one_unreadable_run_hides_no_others(start, path, caplog):
     with sqlite3.connect(path) as database:
         database.execute("UPDATE runs SET config = '{\"rounds\": -1}' WHERE id = ?", (runs[0].id,))
     again = start()
-    assert [run.id for run in again.recent(10)] == [runs[1].id]
+    assert [run.id for run in again.runs(limit=10)] == [runs[1].id]
     with pytest.raises(manager_module.StoreError, match=r"settings do not fit this version.*rounds"):
         again.get(runs[0].id)
 
@@ -424,7 +449,7 @@ def test_one_unreadable_run_hides_no_others(start, path, caplog):
 
 
 def test_shutdown_interrupts_what_runs_and_what_waits_and_leaves_no_thread(start):
-    manager = start(concurrent=1)
+    manager = start(limits=Limits(concurrent=1))
     run = manager.submit(config("fedprox", rounds=100_000), reference=config(rounds=100_000))
     waiting = manager.submit(config())
     until(lambda: run.round > 3)
@@ -437,7 +462,7 @@ def test_shutdown_interrupts_what_runs_and_what_waits_and_leaves_no_thread(start
     again = start()
     stored = again.get(run.id)
     assert stored.state is RunState.INTERRUPTED
-    assert stored.message == f"Interrupted after round {run.round}: the server ended. Run it again to see it whole."
+    assert stored.message == f"Interrupted after round {run.round}: the server ended. Resume continues it."
     assert stored.records.dicts() == run.records.dicts()
     assert again.get(waiting.id).state is RunState.INTERRUPTED
 
@@ -461,15 +486,15 @@ def test_shutdown_does_not_wait_for_ever_for_a_long_round(start, monkeypatch):
 SERVER = """
 import sys, time
 from pathlib import Path
-from fedviz.runs import RunManager, RunStore
-from tests.runs.fakes import Scripted, config
+from fedviz.runs import Limits, RunStore
+from tests.runs.fakes import Local, Scripted, config
 
 def script(config, round, progress):
     if config.algorithm.name == "fedprox" and round == 5:
         time.sleep(60)  # one slow round: what was before it must be safe all the same
     time.sleep(0.005)
 
-manager = RunManager(RunStore(Path(sys.argv[1])), executor=Scripted(script), concurrent=2)
+manager = Local(RunStore(Path(sys.argv[1])), executor=Scripted(script), limits=Limits(concurrent=2))
 slow, quick = manager.submit(config("fedprox")), manager.submit(config(rounds=10**6))
 print(slow.id, quick.id, flush=True)
 while True:
@@ -509,9 +534,9 @@ def test_a_process_that_ends_in_order_stores_everything_and_needs_no_torch(path)
     program = """
 import sys
 from pathlib import Path
-from fedviz.runs import RunManager, RunStore
-from tests.runs.fakes import Scripted, config, until
-manager = RunManager(RunStore(Path(sys.argv[1])), executor=Scripted())
+from fedviz.runs import Limits, RunStore
+from tests.runs.fakes import Local, Scripted, config, until
+manager = Local(RunStore(Path(sys.argv[1])), executor=Scripted())
 run = manager.submit(config(rounds=100_000))
 until(lambda: run.round > 20)
 print([name for name in ("torch", "streamlit") if name in sys.modules], run.id)
@@ -547,7 +572,7 @@ def test_stop_leaves_a_round_that_takes_long_at_the_next_local_step(path):
         problem=problem, participation={"pattern": "full"}, num_clients=1, local_steps=10_000, client_lr=1e-9, rounds=200,
         probe_every=1, probe={"replicas": 16},
     )  # fmt: skip
-    with RunManager(RunStore(path)) as manager:
+    with Local(RunStore(path)) as manager:
         run = manager.submit(long)
         until(lambda: run.state is RunState.RUNNING, 30)
         manager.stop(run.id)
@@ -557,7 +582,7 @@ def test_stop_leaves_a_round_that_takes_long_at_the_next_local_step(path):
 
 
 def test_a_run_that_is_paced_leaves_its_place_to_others(start):
-    manager = start(concurrent=1)
+    manager = start(limits=Limits(concurrent=1))
     slow = manager.submit(config(rounds=1000))
     manager.set_pace(slow.id, 2.0)
     quick = manager.submit(config(rounds=3))
@@ -574,7 +599,7 @@ def test_a_database_that_is_deleted_under_a_run_fails_the_run_and_keeps_it_reada
     for file in path.parent.glob("runs.sqlite*"):
         file.unlink()
     until(lambda: ended(run))
-    assert run.state is RunState.FAILED
+    assert run.state is RunState.INTERRUPTED
     assert "was deleted or replaced" in run.message
     assert manager.get(run.id) is run
     assert len(run.records) > 3
@@ -610,3 +635,17 @@ def test_a_run_of_another_server_on_the_same_store_is_shown_as_such_and_read_ane
     there.stop(run.id)
     until(lambda: here.get(run.id).state is RunState.STOPPED)
     assert not here.get(run.id).foreign
+
+
+def test_the_speed_of_a_continued_run_does_not_count_its_preparation(start):
+    def script(config, round, progress):
+        time.sleep(0.4 if config.algorithm.name == "fedprox" and round == 6 else 0.005)
+
+    manager = start(Scripted(script))
+    parent = manager.submit(config(rounds=5))
+    until(lambda: ended(parent))
+    fork = manager.fork(parent.id, 5, config("fedprox", rounds=100_000))
+    until(lambda: fork.rounds_per_second is not None)
+    assert (
+        fork.rounds_per_second > 10
+    )  # less than 200 for what recording takes; with the preparation it would start at 2.5

@@ -46,8 +46,8 @@ def test_recent_lists_the_newest_first_and_leaves_references_out(path):
     store = RunStore(path)
     for number in range(4):
         store.save(row(f"run{number}", minutes=number, reference_id=f"reference{number}"), ())
-        store.save(row(f"reference{number}", minutes=number), ())
-    assert [each.id for each in store.recent(3)] == ["run3", "run2", "run1"]
+        store.save(row(f"reference{number}", minutes=number, is_reference=True), ())
+    assert [each.id for each in store.listed(None, 3)] == ["run3", "run2", "run1"]
     store.close()
 
 
@@ -96,12 +96,76 @@ def test_many_may_open_a_new_store_at_once(path):
         store.close()
 
 
+FIRST_SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY, created TEXT NOT NULL, state TEXT NOT NULL, message TEXT NOT NULL, config TEXT NOT NULL,
+    reference_id TEXT, version TEXT NOT NULL, device TEXT, owner TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runs_by_time ON runs (created);
+CREATE INDEX runs_by_reference ON runs (reference_id);
+CREATE TABLE records (
+    run_id TEXT NOT NULL, round INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (run_id, round)
+) WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_database_of_the_first_version_is_brought_forward_with_all_that_is_in_it(path):
+    path.parent.mkdir()
+    process = json.dumps(["elsewhere", 1, 0.0])
+    with sqlite3.connect(path) as database:
+        database.executescript(FIRST_SCHEMA)
+        for id, state, reference in (("a", "finished", "b"), ("b", "running", None)):
+            values = (id, NOON.isoformat(), state, "", config().model_dump_json(), reference, "0.0.9", "CPU", process)
+            database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+            database.executemany("INSERT INTO records VALUES (?, ?, ?)", stored(id, range(3)))
+    for _ in range(2):
+        store = RunStore(path)
+        assert [each.id for each in store.listed("local")] == ["a"]
+        run, reference = store.load("a"), store.load("b")
+        assert (run.owner, run.title, run.published, run.parent_id, run.is_reference) == (
+            "local",
+            "",
+            False,
+            None,
+            False,
+        )
+        assert (reference.is_reference, reference.state) == (True, RunState.INTERRUPTED)
+        assert store.records("a").dicts() == [record(round) for round in range(3)]
+        store.close()
+    new = path.with_name("new.sqlite")
+    RunStore(new).close()
+    with sqlite3.connect(path) as old, sqlite3.connect(new) as fresh:
+        columns = [
+            sorted((name, kind, needed) for _, name, kind, needed, _, _ in database.execute("PRAGMA table_info(runs)"))
+            for database in (old, fresh)
+        ]
+    assert columns[0] == columns[1]
+
+
+def test_the_records_of_a_fork_begin_with_those_of_what_it_continues(path):
+    store = RunStore(path)
+    store.save(row("a"), stored("a", range(10)))
+    store.save(row("b", parent_id="a", forked_at=5), stored("b", range(6, 9)))
+    store.save(row("c", parent_id="b", forked_at=7), stored("c", range(8, 12)))
+    store.save(row("d", parent_id="b", forked_at=2), stored("d", range(3, 4)))  # before what b itself has
+    with store._transaction():  # whose a round is can be told from its text
+        store._writer.execute("UPDATE records SET json = json_set(json, '$.costs.seconds', run_id)")
+
+    def whose(id: str) -> str:
+        return "".join(each["costs"]["seconds"] for each in store.records(id).dicts())
+
+    assert [whose(id) for id in "abcd"] == ["a" * 10, "a" * 6 + "bbb", "a" * 6 + "bb" + "cccc", "aaa" + "d"]
+    assert [each.id for each in store.children("b")] == ["c", "d"]
+    store.close()
+
+
 def test_a_newer_schema_is_refused_and_left_alone(path):
     RunStore(path).close()
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer fedviz \(schema 7; this one reads up to 1\)\. Update fedviz, or"):
+    with pytest.raises(StoreError, match=r"newer fedviz \(schema 7; this one reads up to 2\)\. Update fedviz, or"):
         RunStore(path)
     assert path.read_bytes() == before
 
@@ -133,11 +197,11 @@ def test_live_runs_of_a_process_that_is_gone_are_interrupted_and_those_of_a_livi
     for id, rounds in (("dead", range(3)), ("early", ())):
         store.save(row(id, state=RunState.RUNNING), stored(id, rounds))
     with sqlite3.connect(path) as database:
-        (owner,) = database.execute("SELECT owner FROM runs WHERE id = 'dead'").fetchone()
-        host, process, created = json.loads(owner)
+        (process,) = database.execute("SELECT process FROM runs WHERE id = 'dead'").fetchone()
+        host, number, created = json.loads(process)
         # The same process id, as after a restart of a container, but started earlier.
-        before = json.dumps([host, process, created - 60])
-        database.execute("UPDATE runs SET owner = ? WHERE id != 'alive'", (before,))
+        before = json.dumps([host, number, created - 60])
+        database.execute("UPDATE runs SET process = ? WHERE id != 'alive'", (before,))
     assert store.load("dead").state is RunState.INTERRUPTED  # also when it dies while others look
     store.close()
 
@@ -147,7 +211,7 @@ def test_live_runs_of_a_process_that_is_gone_are_interrupted_and_those_of_a_livi
     assert found["alive"][0] == "running"
     assert found["dead"] == (
         "interrupted",
-        "Interrupted after round 2: the server ended. Run it again to see it whole.",
+        "Interrupted after round 2: the server ended. Resume continues it.",
     )
     assert found["early"][1].startswith("Interrupted before its first record")
 

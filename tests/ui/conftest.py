@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from fedviz.runs.manager import RunManager
 from fedviz.runs.run import Run
 from fedviz.ui import manager
+from tests.runs.fakes import Local
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunManager]:
     """The server's run manager, over an empty store."""
     monkeypatch.setenv("FEDVIZ_HOME", str(tmp_path))
+    monkeypatch.setattr(manager, "RunManager", Local)
     manager.run_manager.clear()  # one that an earlier test left would still write to its own folder
     made = manager.run_manager()
     yield made

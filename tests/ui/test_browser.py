@@ -25,9 +25,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from fedviz.catalogue import KINDS, catalogue
 from fedviz.config import SimulationConfig
 from fedviz.runs.columns import Records
-from fedviz.runs.manager import RunManager
 from fedviz.runs.run import RunState
 from fedviz.runs.store import RunStore
+from tests.runs.fakes import Local
 from tests.ui.conftest import until
 
 pytestmark = pytest.mark.browser
@@ -267,7 +267,7 @@ def test_a_run_from_click_to_restart(server: Server, browser: Browser) -> None:
 def finished(server: Server) -> str:
     """The id of a finished run, made by another process on the same store."""
     config = SimulationConfig.read({"rounds": 80, "probe_every": 10})
-    with RunManager(RunStore(server.home / "runs.sqlite")) as runs:
+    with Local(RunStore(server.home / "runs.sqlite")) as runs:
         run = runs.submit(config, SimulationConfig.read({**config.to_dict(), "algorithm": {"name": "fedavg"}}))
         until(lambda: not run.live, seconds=120)
     assert run.state is RunState.FINISHED

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fedviz.config import SimulationConfig
-from fedviz.runs import admission
+from fedviz.runs import LOCAL, admission
 from fedviz.runs.run import RunState
 from fedviz.simulation.errors import Diverged
 from fedviz.simulation.records import Costs, RoundRecord
@@ -352,7 +352,7 @@ def test_a_file_that_is_no_trace_is_refused_in_words_until_another_is_given(open
     upload(page, "good.csv", b"1,0\n")
     assert not button(page, "run").disabled
     assert "bad.csv" not in said(page)
-    assert runs.recent(10) == []
+    assert runs.runs(LOCAL, limit=10) == []
 
 
 def test_what_is_typed_wrong_is_refused_with_line_and_column_and_stays_to_be_mended(open_page):
@@ -497,7 +497,7 @@ def test_pressing_run_twice_starts_one_run(runs):
     assert not page.exception
     assert page.text[0].value == "one run"
     runs.shutdown()  # writes what is left
-    assert len(runs.recent(10)) == 1
+    assert len(runs.runs(LOCAL, limit=10)) == 1
 
 
 def test_a_changed_control_leaves_the_run_alone_and_says_so(open_page, runs):

@@ -1,0 +1,163 @@
+"""Files that anybody may have made: taken when they are whole runs, else refused with the place and the reason."""
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedviz.runs import LOCAL, Refused, RunState, imports
+from tests.runs.fakes import config, until
+
+COSTS = {"gradient_evaluations": 0, "probe_evaluations": 0, "floats_up": 0, "floats_down": 0, "seconds": 0.0}
+
+
+def exported(rounds: int = 4, **changes) -> dict:
+    """As `export.to_json` gives a run."""
+    records = [
+        {
+            "round": round, "cohort": [round % 2] if round else [], "weights": [1.0] if round else [],
+            "evaluation": {"train_loss": 1.5, "test_loss": None}, "decomposition": {"drift": 0.5, "mode": "cheap", "check": None},
+            "costs": COSTS, "diagnostics": {"cold": 1.0}, "window": None,
+        }
+        for round in range(rounds + 1)
+    ]  # fmt: skip
+    return {
+        "schema": 1, "fedviz": "0.1.0", "created": "2025-01-31T12:00:00+00:00", "device": "CPU", "state": "finished",
+        "message": "All 4 rounds are done.", "title": "A title", "config": config(rounds=rounds).to_dict(),
+        "records": records, "reference": None, **changes,
+    }  # fmt: skip
+
+
+def as_file(values) -> bytes:
+    return json.dumps(values).encode()
+
+
+def test_an_exported_run_comes_in_whole_and_stays(start, path):
+    manager = start()
+    values = exported(reference=exported(title=None))
+    run = manager.import_run(as_file(values), LOCAL)
+    assert (run.state, run.message, run.device, run.title) == (RunState.FINISHED, values["message"], "CPU", "A title")
+    assert run.records.dicts() == values["records"]
+    assert run.reference.records.dicts() == values["reference"]["records"]
+    assert manager.same(run.config, run.reference.config) is None  # nobody vouches for its records
+    manager.shutdown()
+    again = start()
+    stored = again.get(run.id)
+    assert (stored.config, stored.owner, stored.title) == (run.config, "local", "A title")
+    assert stored.records.dicts() == values["records"]
+    assert [each.id for each in again.runs()] == [run.id]
+
+
+def test_a_run_that_was_going_on_comes_in_as_stopped(start):
+    values = exported(state="running")
+    values["records"] = values["records"][:3]
+    run = start().import_run(as_file(values), LOCAL)
+    assert (run.state, run.live, run.round) == (RunState.STOPPED, False, 2)
+
+
+def changed(**changes):
+    def change(values):
+        for path, value in changes.items():
+            *groups, last = path.split("__")
+            inner = values
+            for group in groups:
+                inner = inner[int(group) if group.isdecimal() else group]
+            inner[int(last) if last.isdecimal() else last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed(schema=2), "its schema is 2, this fedviz reads 1"),
+        (lambda values: values.pop("schema"), "its schema is None"),
+        (changed(schema=True), "its schema is True"),
+        (changed(config__rounds=-1), "settings are not valid: rounds: got -1"),
+        (changed(config=[]), "config must be a group"),
+        (changed(records={}), "records must be a list of at most 5"),
+        (lambda values: values["records"].append(values["records"][-1]), "at most 5"),
+        (lambda values: values["records"].pop(), "it says it is finished, but has 4 of 5 records"),
+        (changed(records__2__round=3), "record 2 says it is of round 3"),
+        (changed(records__1__round=True), "record 1 says it is of round True"),
+        (changed(records__1__cohort=[5]), "clients from 0 to 1"),
+        (changed(records__1__cohort=["<b>"]), "clients from 0 to 1"),
+        (changed(records__1__cohort=[0, 0], records__1__weights=[1.0, 1.0]), "names a client twice"),
+        (changed(records__1__weights=[]), "lists of one length"),
+        (changed(records__1__weights=["x"]), "weights must be numbers"),
+        (changed(records__1__costs={}), "costs must have"),
+        (changed(records__1__costs__seconds=10**400), "costs.seconds must be a number"),
+        (changed(records__1__evaluation__train_loss="<script>"), "evaluation.train_loss must be a number"),
+        (changed(records__1__evaluation__train_loss=[[1]]), "evaluation.train_loss must be a number"),
+        (changed(records__1__diagnostics={"a b": 1.0}), "has the name 'a b'"),
+        (changed(records__1__diagnostics={f"n{i}": 1.0 for i in range(50)}), "has 50 values"),
+        (changed(records__1__extra=1), "record 1 must have"),
+        (changed(records__1=None), "record 1 must be a group"),
+        (changed(state="glorious"), "no state 'glorious'"),
+        (changed(message="x" * 501), "message must be a text of at most 500"),
+        (changed(fedviz=None), "fedviz must be a text"),
+        (changed(reference=7), "reference must be a group"),
+        (changed(reference=exported(reference=exported())), "a reference has none itself"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(start, change, said):
+    values = copy.deepcopy(exported())
+    change(values)
+    manager = start()
+    with pytest.raises(Refused) as refusal:
+        manager.import_run(as_file(values), LOCAL)
+    assert said in str(refusal.value)
+    assert manager.runs() == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b'{"schema": NaN}', b'{"a": 1e999}', b"\x80\x04cos\nsystem\n.", b" " * 20_000_001],
+)  # fmt: skip
+def test_what_is_no_run_at_all_is_refused(data):
+    with pytest.raises(Refused):
+        imports.read(data)
+
+
+def test_texts_are_freed_of_what_cannot_be_seen():
+    read = imports.read(as_file(exported(message="a\u202eb\x1b[31m\nc", device="GPU\x00")))
+    assert (read.message, read.device) == ("a b [31m c", "GPU ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(sorted(exported())), JSON, st.booleans())
+def test_nothing_but_a_refusal_comes_of_any_value_anywhere(name, value, inside):
+    values = copy.deepcopy(exported())
+    if inside:
+        values["records"][1]["costs" if name == "schema" else "evaluation"] = value
+    else:
+        values[name] = value
+    try:
+        read = imports.read(as_file(values))
+    except Refused:
+        return
+    assert len(read.records) <= read.config.rounds + 1
+
+
+def test_an_imported_run_can_be_continued_only_as_it_was_recorded(start):
+    """What the file says is checked by computing it again."""
+    from fedviz.runs.executors import ThreadExecutor
+
+    manager = start(ThreadExecutor())
+    values = exported(state="stopped", fedviz=__import__("fedviz").__version__)
+    values["records"] = values["records"][:3]
+    run = manager.import_run(as_file(values), LOCAL)
+    manager.resume(run.id)
+    run = manager.get(run.id)
+    until(lambda: not run.live, 30)
+    assert run.state is RunState.FAILED
+    assert "round 0, computed again, is not what was recorded" in run.message

@@ -2,6 +2,8 @@
 
     python bootstrap.py run      make .venv, install requirements.txt, start the dashboard
     python bootstrap.py test     the same with requirements-dev.txt, then lint, types, imports and tests
+    python bootstrap.py install  what `run` does before it starts anything: for an image, or a service
+    python bootstrap.py health   whether the dashboard answers: for whoever restarts it if not
 
 What was installed is written to a stamp inside .venv, so that the next call starts in seconds. An installation that was
 cut off leaves a marker there instead, and the next call makes .venv anew.
@@ -53,6 +55,8 @@ Installs what fedviz needs into .venv beside this file, then starts or tests it.
 
   python bootstrap.py run                      start the dashboard
   python bootstrap.py run --port 9000          ... at another port
+  python bootstrap.py install                  install, and start nothing
+  python bootstrap.py health --port 9000       0 where a dashboard at this port answers, else 1
   python bootstrap.py test                     run every check
   python bootstrap.py test --no-browser        ... without the tests that need a browser
   python bootstrap.py test --only tests -k scaffold -x
@@ -62,6 +66,8 @@ ENVIRONMENT_HELP = """\
 environment variables:
   FEDVIZ_TORCH      which PyTorch to install: cpu (0.2 GB), cuda (about 3 GB), or default (whatever the default
                     package index holds). Unset: cuda where there is an NVIDIA driver, else cpu.
+  FEDVIZ_HOSTED     1: strangers may come. The dashboard listens on all interfaces, not on this machine alone, with
+                    strict limits (DEPLOY.md).
   FEDVIZ_CHROMIUM   path of the Chromium or Chrome that the browser tests use. Unset: looked for.
 
 To start afresh, delete .venv.
@@ -568,15 +574,45 @@ def choose_port(wanted: int | None, taken: Callable[[int], bool]) -> int:
     raise Stop(f"Ports {FIRST_PORT} to {FIRST_PORT + 99} are all taken. Choose one with --port.")
 
 
+def listening(environ: Mapping[str, str], streamlit_arguments: Sequence[str]) -> list[str]:
+    """Where the server listens, as arguments: on all interfaces if it is hosted and nothing else is asked for."""
+    hosted = environ.get("FEDVIZ_HOSTED", "0")
+    if hosted not in ("", "0", "1"):
+        raise Stop(f"FEDVIZ_HOSTED is {hosted!r}; it can be 1, or 0 or unset for this machine alone.", 2)
+    asked = "STREAMLIT_SERVER_ADDRESS" in environ or any(
+        argument.startswith("--server.address") for argument in streamlit_arguments
+    )
+    return ["--server.address", "0.0.0.0"] if hosted == "1" and not asked else []
+
+
+def health(port: int, host: str = "localhost") -> int:
+    """0 where a dashboard at this port says that it is well, 1 where it does not within five seconds."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}{health_path(os.environ)}", timeout=5) as answer:
+            return 0 if answer.status == 200 else 1
+    except (OSError, ValueError) as error:
+        say(f"No dashboard answers at port {port}: {error}")
+        return 1
+
+
+def health_path(environ: Mapping[str, str]) -> str:
+    """Under the sub-path, if the server has one."""
+    base = environ.get("STREAMLIT_SERVER_BASE_URL_PATH", "").strip("/")
+    return f"/{base}/_stcore/health" if base else "/_stcore/health"
+
+
 def run(port: int | None, streamlit_arguments: Sequence[str]) -> int:
     """Install, then serve the dashboard until Ctrl-C."""
     if any(argument.startswith("--server.port") for argument in streamlit_arguments):
         raise Stop("Choose the port with --port, so that the address shown here is the right one.", 2)
+    address = listening(os.environ, streamlit_arguments)
     choose_port(port, is_taken)  # a port that is taken is better known before an installation that takes minutes
     install(["requirements.txt"], os.environ)
     port = choose_port(port, is_taken)
-    command = [venv_python(), "-m", "streamlit", "run", "app.py", "--server.port", str(port), *streamlit_arguments]
-    say(f"Starting fedviz at http://localhost:{port} (Ctrl-C stops it).")
+    command = [venv_python(), "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command += [*address, *streamlit_arguments]
+    where = " and for whoever reaches this machine" if address else ""
+    say(f"Starting fedviz at http://localhost:{port}{where} (Ctrl-C stops it).")
     try:
         return call(command)
     except KeyboardInterrupt:
@@ -645,7 +681,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bootstrap.py", description=HELP, epilog=ENVIRONMENT_HELP, formatter_class=layout, allow_abbrev=False
     )
-    commands = parser.add_subparsers(dest="command", metavar="{run,test}")
+    commands = parser.add_subparsers(dest="command", metavar="{run,test,install,health}")
     run_parser = commands.add_parser(
         "run",
         help="install what is missing and start the dashboard",
@@ -656,6 +692,21 @@ def command_line() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     run_parser.add_argument("--port", type=int, help=f"port to serve at (default: the first free from {FIRST_PORT})")
+    commands.add_parser(
+        "install",
+        help="install what is missing and start nothing",
+        description="Install what is missing into .venv, and start nothing.",
+        epilog=ENVIRONMENT_HELP,
+        formatter_class=layout,
+        allow_abbrev=False,
+    )
+    health_parser = commands.add_parser(
+        "health",
+        help="whether a dashboard answers",
+        description="End with 0 where a dashboard answers, else with 1.",
+        allow_abbrev=False,
+    )
+    health_parser.add_argument("--port", type=int, default=FIRST_PORT, help=f"its port (default: {FIRST_PORT})")
     test_parser = commands.add_parser(
         "test",
         help="install what is missing and run the checks",
@@ -687,6 +738,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if options.command == "run":
             return run(options.port, others)
+        if options.command in ("install", "health"):
+            if others:
+                raise Stop(f"{options.command} knows nothing of {shlex.join(others)}.", 2)
+            if options.command == "health":
+                return health(options.port)
+            install(["requirements.txt"], os.environ)
+            return 0
         if options.no_browser and any(argument.startswith("-m") for argument in others):
             raise Stop("--no-browser and -m exclude each other; say it in one, such as -m 'slow and not browser'.", 2)
         return test(options.only, not options.no_browser, others)

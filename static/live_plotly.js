@@ -25,7 +25,7 @@ export function show({ data, parentElement }) {
   const host = parentElement.querySelector(".live-chart");
   if (!host || !data) return () => {};
   host.chart ??= new Chart(host);
-  host.chart.update(data);
+  host.chart.receive(data);
   return () => { host.chart?.close(); host.chart = null; };
 }
 
@@ -51,8 +51,20 @@ class Chart {
     charts.add(this);
   }
 
-  update(data) {
-    this.next = data;
+  /* A message: two bytes of height, and the figure as compressed JSON. */
+  async receive(message) {
+    this.received = message;
+    try {
+      const json = new Blob([message.subarray(2)]).stream().pipeThrough(new DecompressionStream("deflate"));
+      const figure = await new Response(json).json();
+      if (this.received === message && !this.closed) this.update(figure);
+    } catch (error) {
+      if (this.host.isConnected) this.legend.textContent = `The chart could not be read: ${error.message}. A newer browser may help.`;
+    }
+  }
+
+  update(figure) {
+    this.next = figure;
     if (this.busy) return; // the drawing in progress goes on with the newest figure
     this.busy = true;
     this.draw()
@@ -73,6 +85,12 @@ class Chart {
       this.write(spec);
       if (this.invisible()) continue; // a closed sidebar; `resize` draws when it opens
       const { data, layout } = this.dressed(spec);
+      const axes = Object.keys(layout).filter((name) => /^[xy]axis/.test(name));
+      if (this.axes?.some((name) => !axes.includes(name))) { // plotly draws what is left of a panel that goes at no place at all
+        library.purge(this.plot);
+        this.listening = false;
+      }
+      this.axes = axes;
       const touch = matchMedia("(hover: none)").matches; // a swipe scrolls the page, not the plot
       await library.react(this.plot, data, layout, { displayModeBar: false, staticPlot: touch, doubleClick: false, responsive: false });
       if (!this.listening && this.plot.on) {
@@ -171,7 +189,7 @@ class Chart {
         run.append(trace.meta.run);
         item.append(run);
       }
-      const value = span(trace.text ? "value text" : "value", "");
+      const value = span(trace.text || trace.meta.unit === "estimate" ? "value text" : "value", "");
       value.dataset.value = trace.meta.run ?? "";
       item.append(value);
     }
@@ -274,7 +292,9 @@ function valueAt(trace, round) {
   for (let i = 0; i < x.length && (found < 0 || x[i] <= round); i++) if (trace.text || Number.isFinite(values[i])) found = i;
   if (found < 0) return "–";
   if (trace.text) return trace.text[found];
-  return trace.meta.unit === "percent" ? `${number(100 * values[found])} %` : number(values[found]);
+  if (trace.meta.unit === "percent") return `${number(100 * values[found])} %`;
+  if (trace.meta.unit !== "estimate") return number(values[found]);
+  return `${number(values[found])} ± ${number(unpack(trace.error_y.array)[found])} (round ${x[found]})`;
 }
 
 /* Three significant digits, as fedviz/figures/style.py writes them. */

@@ -5,11 +5,13 @@ Nothing is installed or fetched here: every decision is a function of its argume
 """
 
 import ast
+import http.server
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections import namedtuple
 from pathlib import Path
 
@@ -491,6 +493,64 @@ def test_run_starts_streamlit_at_the_port_and_passes_further_arguments_on(monkey
         *["--theme.base", "dark"],
     ]
     assert "http://localhost:9000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environ", "arguments", "expected"),
+    [
+        ({}, [], []),
+        ({"FEDVIZ_HOSTED": "0"}, [], []),
+        ({"FEDVIZ_HOSTED": "1"}, [], ["--server.address", "0.0.0.0"]),
+        ({"FEDVIZ_HOSTED": "1"}, ["--server.address=127.0.0.1"], []),
+        ({"FEDVIZ_HOSTED": "1", "STREAMLIT_SERVER_ADDRESS": "127.0.0.1"}, [], []),
+    ],
+)
+def test_a_hosted_dashboard_listens_on_all_interfaces_unless_told_where(environ, arguments, expected):
+    assert bootstrap.listening(environ, arguments) == expected
+
+
+def test_run_passes_on_where_to_listen(monkeypatch, capsys):
+    monkeypatch.setenv("FEDVIZ_HOSTED", "1")
+    monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
+    code, commands = served(monkeypatch, "--port", "9000")
+    assert code == 0
+    assert commands[0][-2:] == ["--server.address", "0.0.0.0"]
+    assert "whoever reaches this machine" in capsys.readouterr().out
+
+
+def test_a_wrong_value_of_hosted_is_refused_with_those_allowed(monkeypatch, capsys):
+    monkeypatch.setenv("FEDVIZ_HOSTED", "yes")
+    assert served(monkeypatch) == (2, [])
+    assert "'yes'; it can be 1, or 0" in capsys.readouterr().err
+
+
+def test_install_installs_what_run_needs_and_starts_nothing(monkeypatch):
+    installed = []
+    monkeypatch.setattr(bootstrap, "install", lambda files, environ: installed.append(files))
+    monkeypatch.setattr(bootstrap, "call", lambda command: pytest.fail("something was started"))
+    assert bootstrap.main(["install"]) == 0
+    assert installed == [["requirements.txt"]]
+    assert bootstrap.main(["install", "--cuda"]) == 2
+
+
+def test_health_is_0_where_a_dashboard_answers_and_1_where_nothing_does(monkeypatch):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/lab/_stcore/health" else 404)
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.HTTPServer(("localhost", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = str(server.server_port)
+        monkeypatch.delenv("STREAMLIT_SERVER_BASE_URL_PATH", raising=False)
+        assert bootstrap.main(["health", "--port", port]) == 1
+        monkeypatch.setenv("STREAMLIT_SERVER_BASE_URL_PATH", "/lab/")
+        assert bootstrap.main(["health", "--port", port]) == 0
+        server.shutdown()
+    assert bootstrap.main(["health", "--port", port]) == 1
 
 
 def test_streamlits_own_port_option_is_refused_since_another_address_would_be_shown(monkeypatch, capsys):

@@ -88,24 +88,25 @@ def test_typed_arrays_are_little_endian_base64():
 
 
 def test_short_curves_are_drawn_whole():
-    assert drawing.kept(np.arange(600.0)).tolist() == list(range(600))
+    assert drawing.kept(np.arange(256.0)).tolist() == list(range(256))
 
 
-@pytest.mark.parametrize("length", [601, 1000, 20_000])
+@pytest.mark.parametrize("length", [257, 1000, 20_000])
 def test_decimation_keeps_ends_extremes_and_order(length):
     y = np.sin(np.arange(length) / 7.0)
     y[length // 3], y[length // 2], y[0], y[-1] = 40.0, -30.0, 5.0, 6.0
     keep = drawing.kept(y)
-    assert 300 <= len(keep) <= 600
+    assert 170 <= len(keep) <= 256
     assert (np.diff(keep) > 0).all()
     assert {0, length - 1, length // 3, length // 2} <= set(keep.tolist())
 
 
 def test_decimation_keeps_the_low_and_high_point_of_every_stretch():
+    """A plain loop over 125 stretches of 48 points: 3 times a power of two, the first such width with at most 127 stretches."""
     y = np.random.default_rng(0).standard_normal(6000)
-    keep, inner, buckets = set(drawing.kept(y).tolist()), list(range(1, 5999)), 299
-    for bucket in range(buckets):
-        stretch = [i for place, i in enumerate(inner) if place * buckets // len(inner) == bucket]
+    keep = set(drawing.kept(y).tolist())
+    for start in range(1, 5999, 48):
+        stretch = range(start, min(start + 48, 5999))
         assert min(stretch, key=lambda i: y[i]) in keep
         assert max(stretch, key=lambda i: y[i]) in keep
 
@@ -114,11 +115,17 @@ def test_decimation_keeps_gaps_within_the_bound():
     y = np.ones(5000)
     y[1234] = y[4000] = np.nan
     keep = drawing.kept(y)
-    assert len(keep) <= 600
+    assert len(keep) <= 256
     assert {1234, 4000} <= set(keep.tolist())
 
 
-def test_no_trace_of_a_long_run_has_more_than_600_points():
+def test_what_is_drawn_of_the_past_stays_while_a_curve_grows():
+    y = np.random.default_rng(1).standard_normal(6000)
+    before, after = (drawing.kept(y[:length]).tolist() for length in (5700, 6000))
+    assert before[:-3] == after[: len(before) - 3]  # but for the last stretch, which was not full yet, and the end
+
+
+def test_no_trace_of_a_long_run_has_more_than_256_points():
     rounds = range(3000)
     long = view(
         [
@@ -135,7 +142,7 @@ def test_no_trace_of_a_long_run_has_more_than_600_points():
     ]  # fmt: skip
     for figure in drawn:
         for trace in figure.spec["data"]:
-            assert 0 < len(numbers(trace["x"])) == len(numbers(trace["y"])) <= 600
+            assert 0 < len(numbers(trace["x"])) == len(numbers(trace["y"])) <= 256
 
 
 # --- numbers in words -----------------------------------------------------------------------------------------------
@@ -677,9 +684,22 @@ def test_large_pictures_lose_no_participant():
     run = view([record(r, [r % 997] if r else []) for r in range(3001)], num_clients=997, rounds=3000)
     cells = pixels(figures.participation(run))
     assert cells.shape[0] <= 120
-    assert cells.shape[1] <= 300
+    assert cells.shape[1] <= 200
     assert (cells.max(axis=0) > 0).all()
     assert (cells.max(axis=1) > 0).all()
+
+
+def test_counting_on_from_an_earlier_look_gives_the_same_picture():
+    """Looked at after 0, 1, 40 and 90 rounds, then once again at fewer, as a slower viewer does."""
+    rows = [record(r, [r % 7, 7 + r % 3] if r else []) for r in range(91)]
+    taken = figures.Taken(view(rows[:1], num_clients=10, rounds=90))
+    for count in (1, 2, 41, 91, 30):
+        seen = view(rows[:count], num_clients=10, rounds=90)
+        expected = np.zeros((10, 90), dtype=bool)
+        for row in rows[1:count]:
+            expected[row["cohort"], row["round"] - 1] = True
+        assert (pixels(figures.participation(seen, taken=taken)) > 0).tolist() == expected.tolist()
+        assert figures.participation(seen, taken=taken).alt == figures.participation(seen).alt
 
 
 def test_pointing_at_a_round_names_its_clients():
@@ -888,3 +908,13 @@ def test_a_log_axis_reaches_as_far_as_numbers_do(values):
     """10^308 is the last power of ten that a float holds, 10^-307 the first with all its digits."""
     ticks = drawing.log_axis([np.array(values)])["tickvals"]
     assert all(0 < tick < np.inf for tick in ticks)
+
+
+def test_a_reference_without_records_yet_has_its_panel_already():
+    """So that the chart does not change its shape while a run starts."""
+    run = probed(parts())
+    empty = view([], role="reference", name="FedAvg", algorithm="fedavg")
+    figure = figures.decomposition(run, empty)
+    assert figure.spec["layout"]["meta"]["panels"] == ["x2"]
+    assert "FedVARP's error" not in figure.alt  # nothing to compare with yet
+    assert [t["name"] for t in figures.loss([evaluated([1.0]), empty]).spec["data"]] == ["FedVARP", "FedAvg"]

@@ -7,13 +7,14 @@
 
 from fedviz.figures.curves import accuracy, heterogeneity, loss
 from fedviz.figures.decomposition import decomposition, reading
-from fedviz.figures.rasters import label_counts, participation, participation_preview
+from fedviz.figures.rasters import Taken, label_counts, participation, participation_preview
 from fedviz.figures.views import Figure, RunView
 from fedviz.figures.windows import windows
 
 __all__ = [
     "Figure",
     "RunView",
+    "Taken",
     "accuracy",
     "decomposition",
     "heterogeneity",

@@ -81,8 +81,9 @@ def decomposition(
 ) -> Figure:
     """The parts of the server's error over rounds, those of `reference` beside them."""
     panels = [_Probes(view, relative, split)]
-    if reference is not None and len(reference.records):
+    if reference is not None:
         panels.append(_Probes(reference, relative, split))
+    sentence = _read(panels[0], panels[1] if len(panels) == 2 else None, cursor, relative)
     log = scale == "log"
     # Which-group bias and interaction are there for some patterns only; the relative view has neither sum nor cross terms.
     shown = [
@@ -127,7 +128,7 @@ def decomposition(
     return figure(
         title,
         data,
-        alt=f"{title}. {reading(view, cursor, relative=relative, split=split, reference=reference)}",
+        alt=f"{title}. {sentence}",
         notes=_notes(panels, shown, log=log, signed=signed, relative=relative),
         shaded=shaded,
         at=cursor,
@@ -153,8 +154,12 @@ def reading(
     Shares are of the parts that add up, without the interaction (which may be negative); a part estimated below zero counts as
     zero. In the relative view all numbers are divided by the squared length of the run's own mean step.
     """
-    probes = _Probes(view, relative, split)
     other = _Probes(reference, relative, split) if reference is not None else None
+    return _read(_Probes(view, relative, split), other, cursor, relative)
+
+
+def _read(probes: _Probes, other: _Probes | None, cursor: int | None, relative: bool) -> str:
+    view = probes.view
     index, there = _chosen(probes, other, cursor)
     if index is None:
         return "No decomposition has been measured yet."
@@ -292,10 +297,14 @@ class _Probes:
         self.kappa, self.cosine, self.perpendicular = columns["shrinkage"], columns["cosine"], columns["perpendicular"]
         self.noise_drift = columns["noise_drift"]
         self.check, self.check_error = columns["check"], columns["check_error"]
+        self._ever: dict[str, bool] = {}
 
     def ever(self, part: str) -> bool:
         """Whether the part was ever there: more than what rounding leaves of a sum that should vanish."""
-        return bool((np.abs(self.parts[part]) > ROUNDING * np.abs(self.parts["total"])).any())
+        if part not in self._ever:
+            there = np.abs(self.parts[part]) > ROUNDING * np.abs(self.parts["total"])
+            self._ever[part] = bool(there.any())
+        return self._ever[part]
 
     def index(self, cursor: int | None) -> int | None:
         """The last probe up to round `cursor`, or the first one."""
@@ -398,16 +407,18 @@ def _checks(probes: _Probes, column: int, cursor: int | None) -> list[dict[str, 
         return []
     rounds, check, error = probes.rounds[known], probes.check[known], np.nan_to_num(probes.check_error[known])
     keep = kept(check)
-    texts = [
-        f"{number(float(check[i]))} ± {number(float(error[i]))} (round {rounds[i]})" for i in keep
-    ]  # rarer than probes, so each says its own round
     found = at(rounds[keep], check[keep], cursor)
-    meta: dict[str, Any] = {"now": texts[int(np.flatnonzero(rounds[keep] == found[0])[0])] if found else "–"}
+    now = "–"
+    if found:
+        bar = float(error[np.searchsorted(rounds, found[0])])
+        now = f"{number(found[1])} ± {number(bar)} (round {found[0]})"
+    # Rarer than probes, so each says its own round.
+    meta: dict[str, Any] = {"now": now, "unit": "estimate"}
     if column:
         meta |= {"run": probes.view.name, "quiet": True}
     return [
         curve(
-            rounds, check, "check of the total", keep=keep, mode="markers", legendgroup="check", text=texts,
+            rounds, check, "check of the total", keep=keep, mode="markers", legendgroup="check",
             marker={"color": NEUTRAL, "symbol": "line-ew-open", "size": 11, "line": {"width": 2}},
             error_y={"type": "data", "array": typed(error[keep]), "color": NEUTRAL, "thickness": 1.5, "width": 0},
             meta=meta, **_axes(column),

@@ -10,7 +10,7 @@ the same however long the run. What plotly has no word for stands in `meta`:
                   shaded  the name of the shaded rounds, "" without any
                   panels  the x axes of panels that are left out on narrow screens
     trace.meta    now     the value beside the name in the legend: the latest one, or that at the cursor
-                  unit    "" or "percent": how to write other values
+                  unit    "", "percent" or "estimate" (with its error and round): how to write other values
                   run     whose value it is, where one legend entry holds the values of two runs
                   quiet   drawn, without a value of its own in the legend
                   readout not drawn, a value only
@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedviz.figures.style import NEUTRAL, faint, number, percent, superscript
 from fedviz.figures.views import Figure, RunView
 
-MAX_POINTS = 600
+MAX_POINTS = 256  # the lowest and the highest of every 4 to 8 px of a chart
 FLOAT32 = np.finfo(np.float32)
 Array = NDArray[np.float64]
 
@@ -63,28 +63,42 @@ def kept(values: ArrayLike, limit: int = MAX_POINTS) -> NDArray[np.intp]:
     """Ascending indices of at most `limit` points that look like all of them.
 
     First and last are kept; what lies between is cut into buckets, of which the lowest, the highest and a gap (NaN) are kept.
+    Buckets begin at the same places however long the curve has become, until their width grows: a live curve does not shimmer.
     """
     y = np.asarray(values, dtype=float)
     if len(y) <= limit:
         return np.arange(len(y))
     inner = y[1:-1]
     gaps = np.isnan(inner)
-    buckets = (limit - 2) // (3 if gaps.any() else 2)
-    # Each point's bucket; sorting within a bucket by value leaves its lowest at the start and its highest at the end.
-    bucket = np.arange(len(inner)) * buckets // len(inner)
-    chosen = [np.array([0, len(y) - 1])]
-    for select in (~gaps, gaps):
-        index = np.flatnonzero(select)
-        order = index[np.lexsort((inner[index], bucket[index]))]
-        change = np.flatnonzero(np.diff(bucket[order]))
-        starts, ends = np.append(0, change + 1), np.append(change, len(order) - 1)
-        if len(order):
-            chosen += [order[starts] + 1] if select is gaps else [order[starts] + 1, order[ends] + 1]
-    return np.unique(np.concatenate(chosen))
+    has_gaps = bool(gaps.any())
+    width = _bucket_width(len(inner), (limit - 2) // (3 if has_gaps else 2))
+    starts = np.arange(0, len(inner), width)
+    chosen = np.zeros(len(y), dtype=bool)
+    chosen[[0, -1]] = True
+    for filling, pick in ((np.inf, np.argmin), (-np.inf, np.argmax)):
+        filled = np.full(len(starts) * width, filling)
+        np.copyto(filled[: len(inner)], inner, where=~gaps if has_gaps else True)
+        chosen[1 + starts + pick(filled.reshape(-1, width), axis=1)] = True
+    if has_gaps:
+        padded = np.zeros(len(starts) * width, dtype=bool)
+        padded[: len(inner)] = gaps
+        gap = padded.reshape(-1, width)
+        chosen[(1 + starts + gap.argmax(axis=1))[gap.any(axis=1)]] = True
+    return np.flatnonzero(chosen)
+
+
+def _bucket_width(count: int, buckets: int) -> int:
+    """The smallest of 2, 3, 4, 6, 8, 12, 16, 24 ... with which so many buckets hold all."""
+    step = 1
+    while 2 * step * buckets < count and 3 * step * buckets < count:
+        step *= 2
+    return 2 * step if 2 * step * buckets >= count else 3 * step
 
 
 def at(rounds: NDArray[np.int64], values: Array, cursor: int | None) -> tuple[int, float] | None:
     """(round, value) of the last number up to round `cursor` (of the first one, before that); the latest without a cursor."""
+    if cursor is None and len(values) and np.isfinite(values[-1]):
+        return int(rounds[-1]), float(values[-1])
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
         return None
@@ -99,7 +113,11 @@ def measured(view: RunView, group: str, paths: Sequence[str]) -> tuple[NDArray[n
     rows = np.zeros(len(view.records), dtype=bool)
     for column in columns.values():
         rows |= np.isfinite(column)
-    return view.records.rounds[rows], {path: column[rows] for path, column in columns.items()}
+    index = np.flatnonzero(rows)
+    # All rounds from the first on, as a rule: then nothing is copied.
+    together = len(index) and index[-1] - index[0] + 1 == len(index)
+    select = slice(index[0], index[-1] + 1) if together else index
+    return view.records.rounds[select], {path: column[select] for path, column in columns.items()}
 
 
 def curve(
@@ -130,7 +148,7 @@ def curve(
         "meta": {"now": write(found[1] if found else None), "unit": unit, **(meta or {})},
         **style,
     }
-    if drawn is not None:
+    if drawn is not None and not np.array_equal(y[keep], values[keep], equal_nan=True):
         trace["customdata"] = typed(values[keep])
     return trace
 
@@ -168,11 +186,13 @@ MANTISSAS = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,))
 
 def log_axis(values: Sequence[Array], *, most: int = 7, **options: Any) -> dict[str, Any]:
     """A log axis with at most about `most` ticks, written out (0.01, 10, 10⁻⁵), so that they can be read from afar."""
-    present = np.concatenate([np.asarray(v, dtype=float).ravel() for v in values]) if values else np.empty(0)
-    present = present[np.isfinite(present) & (present > 0)]
-    if not len(present):
+    low, high = math.inf, 0.0
+    for present in values:
+        shown = (present > 0) & (present < np.inf)
+        low = min(low, float(present.min(where=shown, initial=np.inf)))
+        high = max(high, float(present.max(where=shown, initial=0)))
+    if not high:
         return axis(type="log", **options)
-    low, high = float(present.min()), float(present.max())
     first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
     decades = range(max(first, -307), min(last, 307) + 1)  # what a float can hold
     choices = [[m * 10.0**e for e in decades for m in mantissas] for mantissas in MANTISSAS]

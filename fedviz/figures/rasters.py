@@ -7,7 +7,9 @@ reads what it says when one points at a round.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,67 +17,96 @@ from numpy.typing import NDArray
 
 from fedviz.figures.drawing import axis, cursor_lines, figure, png, rounds_array, rounds_axis, typed, whole_ticks
 from fedviz.figures.style import ALGORITHM_COLOURS, NEUTRAL, algorithm_colour, faint, percent, rgb
-from fedviz.figures.views import Figure, RunView
+from fedviz.figures.views import Figure, Records, RunView
 
-MAX_COLUMNS, MAX_ROWS = 300, 120  # about what a chart has pixels for; beyond, neighbours share a cell
+MAX_COLUMNS, MAX_ROWS = 200, 120  # about what a chart has pixels for; beyond, neighbours share a cell
 SHADES = 8
 NAMED_CLIENTS = 8
 PREVIEW_COLOUR = ALGORITHM_COLOURS["fedavg"]
 
 
-def participation(view: RunView, cursor: int | None = None) -> Figure:
-    """Clients over rounds: a mark where a client took part, on a pale ground where it was on duty."""
-    records, planned = view.records, max(view.rounds, 1)
-    cohorts = [records.cohort(index) for index in range(len(records))]
-    sizes = np.array([len(cohort) for cohort in cohorts], dtype=int)
-    rounds = np.repeat(records.rounds, sizes)
-    clients = np.concatenate(cohorts) if cohorts else np.empty(0, dtype=np.int64)
-    rows = np.arange(view.num_clients)
+def participation(view: RunView, cursor: int | None = None, taken: Taken | None = None) -> Figure:
+    """Clients over rounds: a mark where a client took part, on a pale ground where it was on duty.
+
+    taken: the counts of the same run at an earlier look, which are brought up to date: then only new rounds are counted.
+    """
+    records = view.records
+    counts = (taken or Taken(view)).up_to(records)
     label, shapes = "client", []
     if view.clusters is not None:
         label = "client, by cluster"
-        order = np.argsort(view.clusters, kind="stable")
-        rows[order] = np.arange(view.num_clients)
         shapes = _cluster_bands(np.bincount(view.clusters))
-    duty = None if view.available is None else np.nonzero(view.available[:planned])
-    grid = _Grid(planned, view.num_clients)
-    image = _image(
-        grid,
-        marks=(rounds - 1, rows[clients]),
-        ground=None if duty is None else (duty[0], rows[duty[1]]),
-        colour=algorithm_colour(view.algorithm),
-    )
-    after_start = np.flatnonzero(records.rounds > 0)
+    clients, offsets = records.cohorts
+    rounds, sizes = records.rounds, np.diff(offsets)
+    after_start = np.flatnonzero(rounds > 0)
     index = after_start[_spread(len(after_start))]
-    texts = [_who(cohorts[i], view.num_clients) for i in index]
-    up_to = len(index) if cursor is None else int(np.searchsorted(records.rounds[index], cursor, side="right"))
+    texts = [_who(clients[offsets[i] : offsets[i + 1]], view.num_clients) for i in index]
+    up_to = len(index) if cursor is None else int(np.searchsorted(rounds[index], cursor, side="right"))
     chosen = max(up_to - 1, 0)
     now = texts[chosen] if texts else "–"
-    trace = _invisible("took part", rounds_array(records.rounds[index]), typed(sizes[index], "u2"), texts, now)
-    seen = len(np.unique(clients))
-    when = f" in round {int(records.rounds[index][chosen])}" if texts else ""
+    trace = _invisible("took part", rounds_array(rounds[index]), typed(sizes[index], "u2"), texts, now)
+    when = f" in round {int(rounds[index][chosen])}" if texts else ""
     return figure(
         "Who took part",
         [trace],
-        alt=f"Who took part, clients over rounds: {seen} of {view.num_clients} clients so far;{when} {now}.",
-        notes=["pale: on duty"] if duty is not None else [],
+        alt=f"Who took part, clients over rounds: {counts.seen} of {view.num_clients} clients so far;{when} {now}.",
+        notes=["pale: on duty"] if counts.ground is not None else [],
         at=cursor,
         xaxis=rounds_axis(view.rounds, showgrid=False),
         yaxis=_clients_axis(view.num_clients, title={"text": label, "standoff": 4}),
-        images=[image],
+        images=[_image(counts.grid, counts.marks, counts.ground, algorithm_colour(view.algorithm))],
         shapes=[*shapes, *_windows(view), *cursor_lines(cursor, "x")],
     )
+
+
+@dataclass(frozen=True)
+class _Counts:
+    grid: _Grid
+    marks: NDArray[np.integer[Any]]  # [rows, columns] how often clients of a cell took part
+    ground: NDArray[np.integer[Any]] | None  # the same for being on duty
+    seen: int  # clients that have taken part at all
+
+
+class Taken:
+    """How often clients of each cell of the picture took part in a run, counted once a record. For any number of threads."""
+
+    def __init__(self, view: RunView) -> None:
+        self._grid = _Grid(max(view.rounds, 1), view.num_clients)
+        self._rows = np.arange(view.num_clients)  # where each client stands
+        if view.clusters is not None:
+            self._rows[np.argsort(view.clusters, kind="stable")] = np.arange(view.num_clients)
+        self._ground = None
+        if view.available is not None:
+            rounds, clients = np.nonzero(view.available[: max(view.rounds, 1)])
+            self._ground = self._grid.count(rounds, self._rows[clients])
+        self._lock = threading.Lock()
+        self._records, self._marks, self._seen = self._nothing()
+
+    def up_to(self, records: Records) -> _Counts:
+        """The counts of all records of a snapshot of the run."""
+        with self._lock:
+            if len(records) < self._records:  # an older snapshot than the last one
+                self._records, self._marks, self._seen = self._nothing()
+            clients, offsets = records.cohorts
+            fresh = slice(self._records, len(records))
+            rounds = np.repeat(records.rounds[fresh], np.diff(offsets[self._records :]))
+            clients = clients[offsets[self._records] :]
+            self._marks = self._marks + self._grid.count(rounds - 1, self._rows[clients])
+            self._seen[clients] = True
+            self._records = len(records)
+            return _Counts(self._grid, self._marks, self._ground, int(self._seen.sum()))
+
+    def _nothing(self) -> tuple[int, NDArray[np.integer[Any]], NDArray[np.bool_]]:
+        marks = np.zeros((self._grid.rows, self._grid.columns), dtype=np.int64)
+        return 0, marks, np.zeros(len(self._rows), dtype=bool)
 
 
 def participation_preview(mask: NDArray[np.bool_], available: NDArray[np.bool_] | None = None) -> Figure:
     """The same before a run: mask [rounds, N] says who will take part in rounds 1 ... , `available` who is on duty."""
     rounds, num_clients = mask.shape
-    image = _image(
-        _Grid(rounds, num_clients),
-        marks=np.nonzero(mask),
-        ground=None if available is None else np.nonzero(available),
-        colour=PREVIEW_COLOUR,
-    )
+    grid = _Grid(rounds, num_clients)
+    ground = None if available is None else grid.count(*np.nonzero(available))
+    image = _image(grid, grid.count(*np.nonzero(mask)), ground, PREVIEW_COLOUR)
     sizes = mask.sum(axis=1)
     shown = _spread(rounds)
     texts = [_who(np.flatnonzero(mask[row]), num_clients, named=4) for row in shown]
@@ -140,9 +171,6 @@ def label_counts(counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
     )  # fmt: skip
 
 
-Cells = tuple[NDArray[np.integer[Any]], ...]  # (rounds, clients), both from 0
-
-
 class _Grid:
     """Rounds x clients cut into at most MAX_COLUMNS x MAX_ROWS equal cells."""
 
@@ -150,25 +178,19 @@ class _Grid:
         self.per_column, self.per_row = -(-rounds // MAX_COLUMNS), -(-clients // MAX_ROWS)
         self.columns, self.rows = -(-rounds // self.per_column), -(-clients // self.per_row)
 
-    def count(self, cells: Cells) -> NDArray[np.integer[Any]]:
-        """[rows, columns] how many (round, client) pairs fall into each cell."""
-        rounds, clients = cells
+    def count(self, rounds: NDArray[np.integer[Any]], clients: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+        """[rows, columns] how many pairs of rounds[i] and clients[i], both from 0, fall into each cell."""
         cell = clients // self.per_row * self.columns + rounds // self.per_column
         return np.bincount(cell, minlength=self.rows * self.columns).reshape(self.rows, self.columns)
 
 
 def _image(
-    grid: _Grid,
-    *,
-    marks: Cells,
-    ground: Cells | None,
-    colour: str,
+    grid: _Grid, counts: NDArray[np.integer[Any]], ground: NDArray[np.integer[Any]] | None, colour: str
 ) -> dict[str, Any]:
     """The picture: level 0 is empty, 1 on duty, above that taking part, the darker the more often within the cell."""
-    counts = grid.count(marks)
     levels = np.zeros(counts.shape, dtype=np.uint8)
     if ground is not None:
-        levels[grid.count(ground) > 0] = 1
+        levels[ground > 0] = 1
     took = counts > 0
     levels[took] = 1 + np.ceil(counts[took] * SHADES / counts.max()) if took.any() else 0
     shades = [(*rgb(colour), round(255 * (0.45 + 0.55 * shade / SHADES))) for shade in range(1, SHADES + 1)]

@@ -23,8 +23,9 @@ class Records(Protocol):
     def column(self, path: str) -> NDArray[np.float64]:
         """[n] a number of each record by dotted path, such as "evaluation.train_loss"; NaN where there is none."""
 
-    def cohort(self, index: int) -> NDArray[np.int64]:
-        """[S] ids of the clients that took part in the round of record `index`."""
+    @property
+    def cohorts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(clients, offsets [n + 1]): those of record i that took part are clients[offsets[i] : offsets[i + 1]]."""
 
     @property
     def mode(self) -> str | None:
@@ -46,7 +47,7 @@ class RunView:
     available: NDArray[np.bool_] | None = None  # [rounds, N] who is on duty in rounds 1 ... , where not all are
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Figure:
     """A chart: plotly JSON, and one sentence with the latest numbers for those who cannot see it."""
 

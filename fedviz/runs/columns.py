@@ -123,6 +123,12 @@ class Records:
         """[S] the ids of the clients that took part, for the record at `index` (negative from the end)."""
         return self._list("cohort", index)
 
+    @property
+    def cohorts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(clients, offsets [n + 1]): the cohort of record i is clients[offsets[i] : offsets[i + 1]]."""
+        offsets = self._offsets["cohort"][: self._length + 1]
+        return _read_only(self._flat["cohort"][: offsets[-1]]), _read_only(offsets)
+
     def last(self, path: str) -> float | None:
         """The latest number at a dotted path, None if there is none yet."""
         column = self.column(path)

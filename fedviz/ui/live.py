@@ -6,6 +6,7 @@ callbacks on the run manager, so nothing here waits for anything.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,12 +20,16 @@ from fedviz.ui import actions, words
 from fedviz.ui.actions import PACES
 from fedviz.ui.controls import Form
 from fedviz.ui.live_plotly import live_plotly
+from fedviz.ui.once import Once
 from fedviz.ui.shown import Shown, recorded_default
 
 SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that round."
 EMBEDDED = "A finished run of the default settings, recorded earlier."
 LAST_ROW = 400  # px, of both charts in it: two panels over one another under a legend of several lines
 TICK = 0.75  # seconds between two looks at a live run
+MOMENT = 0.25  # seconds in which all viewers of a running run see the same, so that its charts are made once for all
+
+once = Once(most=256)
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def _tick(scene: Scene, live: bool) -> None:
         st.rerun()  # Run was pressed: the page now shows another run
     # The state before the records: a run that has ended by now has all its records in place.
     now = Now.of(scene)
-    shown = Shown.of(run) if run else scene.shown
+    shown = _look(run, now) if run else scene.shown
     cursor = None
     if scene.embedded:
         _headline(scene, now)
@@ -106,6 +111,15 @@ def _tick(scene: Scene, live: bool) -> None:
         _charts(before, None, None)  # until the new run has its first record
     if live and not now.live:
         st.rerun()  # it has ended: the full page drops the timer
+
+
+def _look(run: Run, now: Now) -> Shown:
+    """The records to draw: all there are, or while rounds come by themselves those of this moment."""
+    if now.state != "running":
+        return Shown.of(run)
+    moment = int(time.monotonic() / MOMENT)
+    shown: Shown = once(("shown", run.id, moment), lambda: Shown.of(run))
+    return shown
 
 
 def _headline(scene: Scene, now: Now) -> None:
@@ -204,6 +218,7 @@ def _scrubber(shown: Shown) -> int | None:
 def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
     """Loss and accuracy, then why, then who."""
     views = [view for view in (shown.view, shown.reference_view, previous and previous.before(shown)) if view]
+    extent = (shown.extent, previous and previous.extent, cursor)
     left, right = st.columns(2)
     with left, _card("loss", height="stretch"):
         with _tools("loss"):
@@ -211,13 +226,14 @@ def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
             choice = isinstance(shown.config.problem, Classification)
             log = choice and _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
             _help("loss", words.measured_on(shown.config))
-        _draw(figures.loss(views, cursor=cursor, log=log), "loss")
+        _draw(once(("loss", extent, log), lambda: figures.loss(views, cursor=cursor, log=log)), "loss")
     with right, _card("accuracy", height="stretch"):
         with _tools("accuracy"):
             _help("accuracy", words.measured_on(shown.config))
-        _draw(figures.accuracy(views, cursor=cursor), "accuracy")
+        _draw(once(("accuracy", extent), lambda: figures.accuracy(views, cursor=cursor)), "accuracy")
     _decomposition(shown, cursor)
-    windows = figures.windows(shown.view, cursor=cursor)
+    alone = (shown.extent, cursor)
+    windows = once(("windows", alone), lambda: figures.windows(shown.view, cursor=cursor))
     if windows is not None:
         with _card("windows"):
             with _tools("windows"):
@@ -227,11 +243,14 @@ def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
     with left, _card("participation", height="stretch"):
         with _tools("participation"):
             _help("participation")
-        _draw(figures.participation(shown.view, cursor), "participation", LAST_ROW)
+        taken = once(("taken", shown.key), lambda: figures.Taken(shown.view))
+        participation = once(("participation", alone), lambda: figures.participation(shown.view, cursor, taken))
+        _draw(participation, "participation", LAST_ROW)
     with right, _card("heterogeneity", height="stretch"):
         with _tools("heterogeneity"):
             _help("heterogeneity")
-        _draw(figures.heterogeneity(shown.view, cursor=cursor), "heterogeneity", LAST_ROW)
+        heterogeneity = once(("heterogeneity", alone), lambda: figures.heterogeneity(shown.view, cursor=cursor))
+        _draw(heterogeneity, "heterogeneity", LAST_ROW)
 
 
 def _decomposition(shown: Shown, cursor: int | None) -> None:
@@ -244,11 +263,18 @@ def _decomposition(shown: Shown, cursor: int | None) -> None:
                 relative = _option("size", {"absolute": "Absolute", "relative": "Relative"}) == "relative"
                 theory = _option("split", {"telescoped": "As measured", "theory": "As in theory"}) == "theory"
             split: Literal["telescoped", "theory"] = "theory" if theory else "telescoped"
-            reference = shown.reference_view
-            sentence = figures.reading(shown.view, cursor, relative=relative, split=split, reference=reference)
+            scale: Literal["log", "linear"] = "log" if log else "linear"
+            view, reference, extent = shown.view, shown.reference_view, (shown.extent, cursor, relative, split)
+            sentence = once(
+                ("reading", extent),
+                lambda: figures.reading(view, cursor, relative=relative, split=split, reference=reference),
+            )
             reading.markdown(f"**{words.escape(sentence)}**", help=words.CHART_HELP["decomposition"])
-            figure = figures.decomposition(
-                shown.view, reference, scale="log" if log else "linear", relative=relative, split=split, cursor=cursor
+            figure = once(
+                ("decomposition", extent, scale),
+                lambda: figures.decomposition(
+                    view, reference, scale=scale, relative=relative, split=split, cursor=cursor
+                ),
             )
             _draw(figure, "decomposition", 360)
         gradients, probes = (shown.records.last(f"costs.{name}_evaluations") for name in ("gradient", "probe"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +43,22 @@ class Shown:
         return cls(run.id, run.config, run.records, run.reference.config, run.reference.records)
 
     @property
+    def extent(self) -> tuple[str, int, int]:
+        """Which records these are, in few words: records of a run are only ever added to."""
+        others = self.reference_records
+        return self.key, len(self.records), -1 if others is None else len(others)
+
+    @property
     def last_round(self) -> int:
         return int(self.records.rounds[-1]) if len(self.records) else 0
 
-    @property
+    @cached_property
     def view(self) -> RunView:
         return _view(self.config, self.records, self.role)
 
-    @property
+    @cached_property
     def reference_view(self) -> RunView | None:
-        if self.reference is None or self.reference_records is None or not len(self.reference_records):
+        if self.reference is None or self.reference_records is None:
             return None
         return _view(self.reference, self.reference_records, "reference")
 
@@ -86,8 +93,10 @@ class _Until:
     def column(self, path: str) -> NDArray[np.float64]:
         return self._records.column(path)[: self._count]
 
-    def cohort(self, index: int) -> NDArray[np.int64]:
-        return self._records.cohort(range(self._count)[index])
+    @property
+    def cohorts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        clients, offsets = self._records.cohorts
+        return clients[: offsets[self._count]], offsets[: self._count + 1]
 
     @property
     def mode(self) -> str | None:

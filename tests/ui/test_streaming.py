@@ -1,0 +1,86 @@
+"""A live page in a real Chromium: what is drawn grows in place, and no frame lacks a chart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.ui.test_browser import Server, Visit, browser, server  # noqa: F401  (fixtures)
+
+pytestmark = pytest.mark.browser
+
+CHARTS = ("loss", "accuracy", "decomposition", "participation", "heterogeneity")
+SECONDS = 4
+
+# In every frame: which charts lack a curve, or the picture of who took part.
+LOOK = """async ([seconds, names]) => {
+    const drawn = (name) => document.querySelector(`[data-chart=${name}] path.js-line, [data-chart=${name}] .main-svg image`);
+    const end = performance.now() + 1000 * seconds, missing = new Set();
+    let frames = 0;
+    while (performance.now() < end) {
+        await new Promise(requestAnimationFrame);
+        frames += 1;
+        for (const name of names) if (!drawn(name)) missing.add(name);
+    }
+    return [frames, [...missing]];
+}"""
+# The last round that a curve of the chart has reached, read from what plotly has drawn.
+REACHED = """(name) => Math.max(...(document.querySelector(`[data-chart=${name}]`)?.data ?? [])
+    .filter((trace) => trace.x.length).map((trace) => trace.x[trace.x.length - 1]))"""
+STATE = """() => { const plot = document.querySelector("[data-chart=loss]"); return {
+    range: Array.from(plot._fullLayout.xaxis.range),
+    hidden: plot.data.filter((trace) => trace.visible === "legendonly").map((trace) => trace.name) }; }"""
+
+
+def test_a_live_chart_grows_in_place_and_keeps_zoom_and_hidden_curves(
+    server: Server,  # noqa: F811
+    browser: Browser,  # noqa: F811
+) -> None:
+    visit = Visit(browser, server.url, height=2300)
+    page = visit.page
+    page.get_by_role("radio", name="10/s").click()
+    visit.press("Run")
+    # Until its first record the charts are those of the recorded run, which is complete.
+    page.wait_for_function(
+        f"() => {{ const round = ({REACHED})('decomposition'); return round > 5 && round < 100; }}", timeout=90_000
+    )
+    nodes = page.evaluate(
+        "(names) => names.map((name) => document.querySelector(`[data-chart=${name}]`).seen = true)", CHARTS
+    )
+    assert len(nodes) == 5
+
+    page.locator("[data-chart=loss]").scroll_into_view_if_needed()
+    page.locator(".st-key-card-loss [data-curve=reference]").click()
+    box = page.locator("[data-chart=loss] .nsewdrag").first.bounding_box()
+    assert box is not None
+    height = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.01 * box["width"], height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], height, steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"() => ({STATE})().range[1] < 150")
+    before = page.evaluate(STATE)
+    assert before["hidden"] == ["FedAvg"]
+    reached = reach(page)
+
+    frames, missing = page.evaluate(LOOK, [SECONDS, CHARTS])
+    assert missing == []
+    assert frames > SECONDS  # at least one a second, on however slow a machine
+    grown = reach(page)
+    for chart in ("loss", "accuracy", "participation", "heterogeneity"):  # the error is measured more rarely
+        assert grown[chart] > reached[chart], chart
+    assert page.evaluate(STATE) == before
+    kept = page.evaluate("(names) => names.map((name) => document.querySelector(`[data-chart=${name}]`).seen)", CHARTS)
+    assert kept == [True] * 5  # the very elements of before
+
+    page.get_by_role("button", name="Reset zoom").click()
+    page.wait_for_function(f"() => ({STATE})().range[1] === 200")
+    visit.press("Stop")
+    visit.state("stopped")
+    visit.close()
+
+
+def reach(page: Any) -> dict[str, float]:
+    return {chart: page.evaluate(REACHED, chart) for chart in CHARTS}

@@ -609,7 +609,7 @@ def run(port: int | None, streamlit_arguments: Sequence[str]) -> int:
     choose_port(port, is_taken)  # a port that is taken is better known before an installation that takes minutes
     install(["requirements.txt"], os.environ)
     port = choose_port(port, is_taken)
-    command = [venv_python(), "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [venv_python(), "-m", "streamlit", "run", "server.py", "--server.port", str(port)]
     command += [*address, *streamlit_arguments]
     where = " and for whoever reaches this machine" if address else ""
     say(f"Starting fedviz at http://localhost:{port}{where} (Ctrl-C stops it).")

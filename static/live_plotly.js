@@ -36,13 +36,18 @@ class Chart {
     this.zooms = 0; // raised to forget a zoom
     this.pointed = null; // the round pointed at on any linked chart
     host.setAttribute("role", "figure");
-    host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span></div>
+    host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span><span class="save"></span></div>
       <div class="legend"></div><div class="notes"></div></header><div class="live-plotly"></div>`;
     [this.title, this.at, this.legend, this.notes, this.plot] =
       [".title", ".at", ".legend", ".notes", ".live-plotly"].map((name) => host.querySelector(name));
     this.reset = Object.assign(document.createElement("button"), { className: "reset", textContent: "Reset zoom", hidden: true });
     this.reset.onclick = () => this.forgetZoom();
     this.at.after(this.reset);
+    for (const format of ["png", "svg"]) {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: format.toUpperCase(), title: `Save the chart as ${format.toUpperCase()}` });
+      button.onclick = () => this.save(format);
+      host.querySelector(".save").append(button);
+    }
     this.plot.addEventListener("pointermove", (event) => this.point(event));
     this.plot.addEventListener("pointerdown", (event) => this.point(event));
     this.plot.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") tell(this.link, null); });
@@ -135,6 +140,40 @@ class Chart {
         font: { color: text, family: theme("font") || css.fontFamily, size: this.plot.clientWidth < 400 ? 12 : 13 },
       },
     };
+  }
+
+  /* The chart as a picture of its own, with title, legend and ground, as far as it is zoomed now. */
+  async save(format) {
+    const library = await plotly();
+    const { data, layout } = this.dressed(this.shown.spec);
+    const named = new Set();
+    for (const trace of data) {
+      trace.showlegend = !trace.meta.readout && !named.has(entry(trace));
+      named.add(entry(trace));
+      trace.name = trace.name.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); // plotly would take it for markup
+    }
+    for (const name of Object.keys(layout).filter((name) => /^[xy]axis/.test(name))) {
+      if (this.plot._fullLayout[name]) layout[name].range = [...this.plot._fullLayout[name].range];
+    }
+    const title = this.shown.spec.layout.title.text;
+    const ground = getComputedStyle(this.host).getPropertyValue("--st-background-color").trim() || "#ffffff";
+    Object.assign(layout, {
+      title: { text: title, x: 0.01, xanchor: "left" }, showlegend: true,
+      font: { ...layout.font, family: "Arial, Helvetica, sans-serif" }, // the page's own is not in the file paper_bgcolor: ground,
+      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" }, margin: { ...layout.margin, t: 110 },
+    });
+    const size = { width: 1200, height: 640 };
+    const plain = await library.toImage({ data, layout }, { format: "svg", ...size });
+    const drawing = decodeURIComponent(plain.slice(plain.indexOf(",") + 1)).replace(/(<svg[^>]*>)/, "$1<style>image { image-rendering: pixelated; }</style>");
+    let picture = URL.createObjectURL(new Blob([drawing], { type: "image/svg+xml" }));
+    if (format === "png") {
+      const image = Object.assign(new Image(), { src: picture });
+      await image.decode();
+      const canvas = Object.assign(document.createElement("canvas"), { width: 2 * size.width, height: 2 * size.height });
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      picture = canvas.toDataURL("image/png");
+    }
+    Object.assign(document.createElement("a"), { href: picture, download: `${title}.${format}` }).click();
   }
 
   /* Title, legend and notes. Entries are kept and refilled, so that a button does not vanish under the pointer. */

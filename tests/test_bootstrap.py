@@ -489,7 +489,7 @@ def test_run_starts_streamlit_at_the_port_and_passes_further_arguments_on(monkey
     code, commands = served(monkeypatch, "--port", "9000", "--theme.base", "dark")
     assert code == 0
     assert commands[0][1:] == [
-        *["-m", "streamlit", "run", "app.py", "--server.port", "9000"],
+        *["-m", "streamlit", "run", "server.py", "--server.port", "9000"],
         *["--theme.base", "dark"],
     ]
     assert "http://localhost:9000" in capsys.readouterr().out

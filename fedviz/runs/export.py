@@ -1,11 +1,12 @@
-"""A run as a table or as one JSON value, to be taken elsewhere."""
+"""A run as a table, as one JSON value, or as the program that computes it, to be taken elsewhere."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from fedviz.config import SimulationConfig
     from fedviz.runs.columns import Records
     from fedviz.runs.run import Run
+
+
+SCHEMA: Final = 1  # of the JSON; raised when older programs could misread it
 
 
 def to_csv(records: Records, config: SimulationConfig) -> str:
@@ -30,17 +34,36 @@ def to_csv(records: Records, config: SimulationConfig) -> str:
 
 
 def to_json(run: Run) -> dict[str, Any]:
-    """All of a run and of its reference, as plain JSON values."""
+    """All of a run and of its reference, as plain JSON values; of a run that continues another, the other's rounds as well."""
     return {
+        "schema": SCHEMA,
         "fedviz": run.version,
+        "title": run.title or None,
         "created": run.created.isoformat(),
         "device": run.device,
         "state": str(run.state),
         "message": run.message,
+        "forked_at": run.forked_at,
         "config": run.config.to_dict(),
         "records": _strict(run.records.dicts()),
         "reference": to_json(run.reference) if run.reference is not None else None,
     }
+
+
+def to_python(config: SimulationConfig) -> str:
+    """A program that computes the run anew, in fedviz's folder."""
+    settings = [
+        f"{path}={value if isinstance(value, str) else json.dumps(value, separators=(',', ':'))}"
+        for path, value in config.differences().items()
+    ]
+    lines = "".join(f"        {setting!r},\n" for setting in settings)
+    return (
+        "from fedviz.config import with_settings\n"
+        "from fedviz.simulation.loop import simulate\n\n"
+        f"config = with_settings(\n    [\n{lines}    ]\n)\n"
+        "records = [record.to_dict() for record in simulate(config)]\n"
+        "print(records[-1])\n"
+    )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,11 +8,12 @@ from fedviz.config import ConfigError
 from fedviz.runs.admission import Refused
 from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
-from fedviz.runs.visitor import LOCAL
-from fedviz.ui import controls
+from fedviz.ui import controls, words
 from fedviz.ui.manager import run_manager
+from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
+LINKS = ("preset", "config")  # of links that open settings
 PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None: as fast as it goes
 
 
@@ -29,41 +30,101 @@ def run_or_none(run_id: str | None) -> Run | None:
         return None
 
 
-def start() -> None:
-    """Submit what the form says, and put the new run into the address. The run shown until now stays on the charts, faint."""
+def run_before(run: Run) -> Run | None:
+    """The run that this session showed when it started this one."""
+    return run_or_none(st.session_state.get("before", {}).get(run.id))
+
+
+def start(*, again: bool = False) -> None:
+    """Submit what the form says, and put the new run into the address. The run shown until now stays on the charts, faint.
+
+    Where somebody has run the very same already, that run is offered first, unless `again` or the same run is on the page.
+    """
     manager, form = run_manager(), controls.read()
     before = run_or_none(run_id())
     if form.config is None or form.reason:
         return
-    if before is not None and before.live and not differs(form, before):
+    unchanged = before is not None and not differs(form, before)
+    if before is not None and unchanged and before.live:
         return
+    st.session_state.refused = st.session_state.offered = None
     try:
-        run = manager.submit(form.config, reference=form.reference, visitor=LOCAL)
-    except (Refused, ConfigError) as refusal:
-        st.session_state.refused = str(refusal)
+        same = None if again or unchanged else manager.same(form.config, form.reference)
+        if same is not None:
+            st.session_state.offered = same.id
+            return
+        run = manager.submit(form.config, form.reference, visitor=visitor())
+        manager.set_pace(run.id, visitor(), PACES.get(st.session_state.get("pace", "max")))
+    except (Refused, ConfigError, StoreError, KeyError) as refusal:
+        st.session_state.refused = words.reason(refusal)
         return
-    manager.set_pace(run.id, LOCAL, PACES.get(st.session_state.pace))
-    mine: list[str] = st.session_state.setdefault("mine", [])
-    if before is not None:
-        st.session_state.previous = before.id
-        if before.live and before.id in mine:
-            manager.stop(before.id, LOCAL)  # this visitor has replaced it; runs of others go on
-    mine.append(run.id)
-    st.session_state.loaded = run.id
+    if before is not None and before.live and before.id in _mine():
+        _tell("stop", before.id)  # this visitor has replaced it; runs of others go on
+    _show_own(run, before)
+    st.session_state.loaded = run.id  # the controls say what it has
+
+
+def fork(round: int) -> None:
+    """Continue the run on the page from a round, with what the form says, as a run of its own."""
+    form, parent = controls.read(), run_or_none(run_id())
+    if form.config is None or parent is None:
+        return
     st.session_state.refused = None
+    try:
+        run = run_manager().fork(parent.id, round, form.config, visitor=visitor())
+    except (Refused, ConfigError, StoreError, KeyError) as refusal:
+        st.session_state.refused = words.reason(refusal)
+        return
+    _show_own(run, parent)
+    st.session_state.loaded = None  # a fork has nothing to compare with: the controls are to say so
+
+
+def _show_own(run: Run, before: Run | None) -> None:
+    """Put a run that was just started into the address."""
+    st.session_state.before = {run.id: before.id} if before is not None else {}
+    _mine().append(run.id)
+    for name in LINKS:
+        st.query_params.pop(name, None)
     st.query_params[RUN] = run.id
+
+
+def _mine() -> list[str]:
+    """The runs that were started in this session."""
+    mine: list[str] = st.session_state.setdefault("mine", [])
+    return mine
+
+
+def open_offered() -> None:
+    """Show the run that was offered in place of a new one."""
+    offered = st.session_state.get("offered")
+    forget_offer()
+    if offered:
+        open_run(offered)
+
+
+def run_again() -> None:
+    """Start a run although there is the very same already."""
+    forget_offer()
+    start(again=True)
+
+
+def forget_offer() -> None:
+    """Offer nothing any more."""
+    st.session_state.offered = None
 
 
 def open_run(run_id: str) -> None:
     """Show an earlier run, as its link does."""
-    st.session_state.previous = None
+    for name in LINKS:
+        st.query_params.pop(name, None)
     st.query_params[RUN] = run_id
 
 
 def start_page() -> None:
     """Back to the page as it is without a run: the recorded one, and the controls as they were for it."""
-    st.session_state.previous = st.session_state.loaded = st.session_state.refused = None
-    st.query_params.pop(RUN, None)
+    st.session_state.loaded = st.session_state.refused = None
+    for name in (RUN, *LINKS):
+        st.query_params.pop(name, None)
     controls.reset()
 
 
@@ -73,29 +134,39 @@ def differs(form: controls.Form, run: Run) -> bool:
 
 
 def pause() -> None:
-    _tell("pause")
+    _tell("pause", run_id())
 
 
 def resume() -> None:
-    _tell("resume")
+    """Go on: a run that stands still, and one that ended early and left a checkpoint."""
+    _tell("resume", run_id())
 
 
 def step() -> None:
-    _tell("step")
+    _tell("step", run_id())
 
 
 def stop() -> None:
-    _tell("stop")
+    _tell("stop", run_id())
+
+
+def stop_run(run_id: str) -> None:
+    """Stop any run, for admins."""
+    _tell("stop", run_id)
 
 
 def set_pace() -> None:
     """The pace is the run's, not the visitor's: all tabs on one run show the same."""
-    current, chosen = run_id(), st.session_state.pace
-    if chosen in PACES and current and run_or_none(current):  # a browser may say None while the page is made
-        run_manager().set_pace(current, LOCAL, PACES[chosen])
+    chosen = st.session_state.pace
+    if chosen in PACES:  # a browser may say None while the page is made
+        _tell("set_pace", run_id(), PACES[chosen])
 
 
-def _tell(what: str) -> None:
-    current = run_id()
-    if current and run_or_none(current):
-        getattr(run_manager(), what)(current, LOCAL)
+def _tell(what: str, run_id: str | None, *values: object) -> None:
+    """Call the run manager in this visitor's name; what it refuses is said on the page."""
+    st.session_state.refused = None
+    if run_id and run_or_none(run_id):
+        try:
+            getattr(run_manager(), what)(run_id, visitor(), *values)
+        except (Refused, StoreError, KeyError) as refusal:
+            st.session_state.refused = words.reason(refusal)

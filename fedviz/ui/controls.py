@@ -21,12 +21,13 @@ from fedviz.parameters import in_words
 from fedviz.participation.trace import LARGEST_FILE
 from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
+from fedviz.ui.manager import run_manager
 from fedviz.ui.settings import TOP, Draft, Setting
 
 NO_REFERENCE = "none"
 OWN = "own"
 REFERENCE = "compare_with"  # beside the config in the draft: the algorithm of the reference run
-MEMORY = "memory"  # what is wrong when a run does not fit into it
+LIMITS = "limits"  # what is wrong when a run is more than this server, or its memory, allows
 SEGMENTS_WIDTH = 36  # characters that fit into one row of segments, with four for the edges of each
 DIFFERENCES = ("quantity_skew", "feature_skew", "feature_strength", "weights")
 _TEX = {"η": r"\eta"}
@@ -50,7 +51,7 @@ class Form:
             return ""
         (path, message), *others = self.problems.items()
         labels = {setting.path: setting.about["label"] for setting in settings.chosen(draft())}
-        labels |= {REFERENCE: "Compare with", MEMORY: "Memory"}
+        labels |= {REFERENCE: "Compare with", LIMITS: "Limits"}
         return f"{labels.get(path, path)}: {message}" + (f" (and {len(others)} more)" if others else "")
 
 
@@ -77,9 +78,9 @@ def read() -> Form:
     if why:
         return Form(config, None, {REFERENCE: why})
     try:
-        admission.check(config, reference)
+        admission.check(config, reference, limits=run_manager().limits)
     except admission.Refused as refusal:
-        return Form(config, reference, {MEMORY: str(refusal)})
+        return Form(config, reference, {LIMITS: str(refusal)})
     except ConfigError as error:  # the data cannot be dealt as asked
         return Form(config, reference, dict(error.problems))
     return Form(config, reference)

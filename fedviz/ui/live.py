@@ -19,11 +19,14 @@ from fedviz.runs.run import Run
 from fedviz.ui import actions, words
 from fedviz.ui.actions import PACES
 from fedviz.ui.controls import Form
+from fedviz.ui.fork import fork_button
 from fedviz.ui.live_plotly import live_plotly
+from fedviz.ui.manager import run_manager
 from fedviz.ui.once import Once
 from fedviz.ui.shown import Shown, recorded_default
 
 SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that round."
+RESUMES = "Goes on from the last checkpoint, as the same run, to the same curves as if it had never ended."
 EMBEDDED = "A finished run of the default settings, recorded earlier."
 LAST_ROW = 400  # px, of both charts in it: two panels over one another under a legend of several lines
 TICK = 0.75  # seconds between two looks at a live run
@@ -43,6 +46,8 @@ class Scene:
     form: Form
     changed: bool  # the controls no longer say what the run has
     embedded: bool
+    offered: str | None = None  # a run that was offered in place of the one that Run would start
+    not_yours: str = ""  # why the visitor cannot control the run
 
 
 @dataclass(frozen=True)
@@ -85,8 +90,12 @@ def show(scene: Scene) -> None:
 
 def _tick(scene: Scene, live: bool) -> None:
     run = scene.run
-    if actions.run_id() != scene.address:
-        st.rerun()  # Run was pressed: the page now shows another run
+    if actions.run_id() != scene.address or st.session_state.get("offered") != scene.offered:
+        st.rerun()  # Run was pressed: the page now shows another run, or asks whether it should
+    if run is not None and run.live:
+        run_manager().watch(run.id)
+    elif run is not None and not run.foreign and actions.run_or_none(run.id) not in (None, run):
+        st.rerun()  # it was resumed: the manager has it anew
     # The state before the records: a run that has ended by now has all its records in place.
     now = Now.of(scene)
     shown = _look(run, now) if run else scene.shown
@@ -104,6 +113,8 @@ def _tick(scene: Scene, live: bool) -> None:
             _headline(scene, now)
             if shown and shown.last_round and (not now.live or now.state == "paused"):
                 cursor = _scrubber(shown)
+                if run is not None:
+                    fork_button(scene.form, run, shown.last_round if cursor is None else cursor)
     before = scene.previous or recorded_default()
     if shown is not None and len(shown.records):
         _charts(shown, scene.previous, cursor)
@@ -150,21 +161,27 @@ def _sentence(scene: Scene, now: Now, changed: bool) -> str:
 
 def _buttons(scene: Scene, now: Now) -> None:
     """Always the same four buttons at the same places; what makes no sense now is disabled."""
-    live, reason, paused = now.live, scene.form.reason, now.state == "paused"
+    live, reason, paused, foreign = now.live, scene.form.reason, now.state == "paused", scene.not_yours
+    resumes = paused or (not live and scene.run is not None and scene.run.can_resume)
     with st.container(key="buttons", horizontal=True, width="content", gap="small"):
         st.button(
             "Run", key="run", type="primary", icon=":material/play_arrow:", on_click=actions.start,
             disabled=bool(reason) or (live and not scene.changed), help=reason or None,
         )  # fmt: skip
         st.button(
-            "Resume" if paused else "Pause", key="pause", icon=":material/resume:" if paused else ":material/pause:",
-            on_click=actions.resume if paused else actions.pause, disabled=not live,
+            "Resume" if resumes else "Pause", key="pause", icon=":material/resume:" if resumes else ":material/pause:",
+            on_click=actions.resume if resumes else actions.pause, disabled=bool(foreign) or not (live or resumes),
+            help=foreign or (RESUMES if resumes and not paused else None),
         )  # fmt: skip
         st.button(
-            "Step", key="step", icon=":material/skip_next:", on_click=actions.step, disabled=not paused,
-            help="Exactly one round, then stand still." if paused else "Pause first: then it goes on by exactly one round.",
+            "Step", key="step", icon=":material/skip_next:", on_click=actions.step, disabled=bool(foreign) or not paused,
+            help=foreign or ("Exactly one round, then stand still." if paused
+                             else "Pause first: then it goes on by exactly one round."),
         )  # fmt: skip
-        st.button("Stop", key="stop", icon=":material/stop:", on_click=actions.stop, disabled=not live)
+        st.button(
+            "Stop", key="stop", icon=":material/stop:", on_click=actions.stop, disabled=bool(foreign) or not live,
+            help=foreign or None,
+        )  # fmt: skip
 
 
 def _pace(scene: Scene, live: bool) -> None:
@@ -183,6 +200,8 @@ def _pace(scene: Scene, live: bool) -> None:
         format_func=lambda name: name if name == "max" else f"{name}/s",
         label_visibility="collapsed",
         on_change=actions.set_pace,
+        disabled=bool(scene.not_yours) and live,
+        help=scene.not_yours if live and scene.not_yours else None,
     )
 
 
@@ -211,7 +230,7 @@ def _scrubber(shown: Shown) -> int | None:
     if st.session_state.get(key) in (None, st.session_state.get(seen)) or st.session_state[key] > last:
         st.session_state[key] = last
     st.session_state[seen] = last
-    chosen = min(st.slider("Look at round", 0, planned, key=key, help=SCRUBBER_HELP, width=320), last)
+    chosen = min(st.slider("Look at round", 0, planned, key=key, help=SCRUBBER_HELP, width=280), last)
     return chosen if chosen < last else None
 
 
@@ -226,11 +245,11 @@ def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
             choice = isinstance(shown.config.problem, Classification)
             log = choice and _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
             _help("loss", words.measured_on(shown.config))
-        _draw(once(("loss", extent, log), lambda: figures.loss(views, cursor=cursor, log=log)), "loss")
+        _draw(shown, once(("loss", extent, log), lambda: figures.loss(views, cursor=cursor, log=log)), "loss")
     with right, _card("accuracy", height="stretch"):
         with _tools("accuracy"):
             _help("accuracy", words.measured_on(shown.config))
-        _draw(once(("accuracy", extent), lambda: figures.accuracy(views, cursor=cursor)), "accuracy")
+        _draw(shown, once(("accuracy", extent), lambda: figures.accuracy(views, cursor=cursor)), "accuracy")
     _decomposition(shown, cursor)
     alone = (shown.extent, cursor)
     windows = once(("windows", alone), lambda: figures.windows(shown.view, cursor=cursor))
@@ -238,19 +257,19 @@ def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
         with _card("windows"):
             with _tools("windows"):
                 _help("windows")
-            _draw(windows, "windows")
+            _draw(shown, windows, "windows")
     left, right = st.columns(2)
     with left, _card("participation", height="stretch"):
         with _tools("participation"):
             _help("participation")
         taken = once(("taken", shown.key), lambda: figures.Taken(shown.view))
         participation = once(("participation", alone), lambda: figures.participation(shown.view, cursor, taken))
-        _draw(participation, "participation", LAST_ROW)
+        _draw(shown, participation, "participation", LAST_ROW)
     with right, _card("heterogeneity", height="stretch"):
         with _tools("heterogeneity"):
             _help("heterogeneity")
         heterogeneity = once(("heterogeneity", alone), lambda: figures.heterogeneity(shown.view, cursor=cursor))
-        _draw(heterogeneity, "heterogeneity", LAST_ROW)
+        _draw(shown, heterogeneity, "heterogeneity", LAST_ROW)
 
 
 def _decomposition(shown: Shown, cursor: int | None) -> None:
@@ -276,7 +295,7 @@ def _decomposition(shown: Shown, cursor: int | None) -> None:
                     view, reference, scale=scale, relative=relative, split=split, cursor=cursor
                 ),
             )
-            _draw(figure, "decomposition", 360)
+            _draw(shown, figure, "decomposition", 360)
         gradients, probes = (shown.records.last(f"costs.{name}_evaluations") for name in ("gradient", "probe"))
         if cost := words.probe_share(gradients, probes):
             st.caption(cost)
@@ -297,13 +316,12 @@ def _help(name: str, further: str = "") -> None:
 
 def _option(name: str, choices: dict[str, str]) -> str:
     """A small choice of how to draw; it redraws the charts and nothing else."""
-    key = f"draw_{name}"
-    if st.session_state.get(key) not in choices:
-        st.session_state[key] = next(iter(choices))
     chosen = st.segmented_control(
         name.replace("_", " "),
         list(choices),
-        key=key,
+        default=next(iter(choices)),
+        key=f"draw_{name}",
+        bind="query-params",  # a reload, and whoever gets the link, sees it drawn the same
         required=True,
         format_func=choices.__getitem__,
         label_visibility="collapsed",
@@ -311,5 +329,6 @@ def _option(name: str, choices: dict[str, str]) -> str:
     return str(chosen)
 
 
-def _draw(figure: Figure, key: str, height: int = 250) -> None:
+def _draw(shown: Shown, figure: Figure, key: str, height: int = 250) -> None:
+    figure = figures.marked(figure, shown.forked_at, f"dotted line: continued from round {shown.forked_at}")
     live_plotly(figure, key=key, height=height)

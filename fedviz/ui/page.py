@@ -6,14 +6,17 @@ from pathlib import Path
 
 import streamlit as st
 
+from fedviz.runs.limits import LimitError
 from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
-from fedviz.ui import actions, controls, live, words
+from fedviz.ui import actions, controls, links, live, origin, pages, words
+from fedviz.ui.links import LinkError
 from fedviz.ui.live import Scene
 from fedviz.ui.manager import run_manager
-from fedviz.ui.recent import ways_back
+from fedviz.ui.offer import offer
 from fedviz.ui.share import share
 from fedviz.ui.shown import Shown, recorded_default
+from fedviz.ui.visitor import FORGETFUL, is_forgotten, not_yours
 
 ICON = str(Path(__file__).parents[2] / "assets" / "icon.png")
 STYLE = Path(__file__).with_name("page.css")
@@ -24,10 +27,13 @@ def simulate() -> None:
     st.html(STYLE)
     try:
         run_manager()
-    except StoreError as error:  # the database of runs is damaged, or another version's
+    except (StoreError, LimitError) as error:  # the database of runs is damaged, or another version's; a wrong setting
         st.error(str(error), icon=":material/database_off:")
         st.stop()
     run, unknown = _run_in_address()
+    if run is None:
+        unknown = _settings_in_address() or unknown
+    st.session_state.last_shown = run.id if run else None
     embedded = bool(st.context.is_embedded)
     if not embedded:
         st.logo(ICON, size="large")
@@ -35,7 +41,8 @@ def simulate() -> None:
             st.header("fedviz", anchor=False)
             controls.show(controls.read())
     form = controls.read()
-    previous = actions.run_or_none(st.session_state.get("previous")) if run else None
+    parent = actions.run_or_none(run.parent_id) if run else None
+    previous = parent or (actions.run_before(run) if run else None)
     scene = Scene(
         address=actions.run_id(),
         run=run,
@@ -44,15 +51,22 @@ def simulate() -> None:
         form=form,
         changed=_changed(form, run),
         embedded=embedded,
+        offered=st.session_state.get("offered"),
+        not_yours=not_yours(run),
     )
     shown = Shown.of(run) if run else scene.shown
     config = shown.config if shown else form.config
     if unknown:
-        st.info(unknown, icon=":material/link_off:")
-    _title(words.title(config) if config else "fedviz", run, embedded)
+        st.info(words.plain(unknown), icon=":material/link_off:")
+    _title(_name(run) or (words.title(config) if config else "fedviz"), run, form, embedded)
+    if is_forgotten() and not embedded:
+        st.caption(f":material/cookie_off: {FORGETFUL}")
     live.show(scene)
     if config and not embedded:
         _looking_at(shown)
+        if run is not None:
+            origin.show(run)
+        offer()
 
 
 def _run_in_address() -> tuple[Run | None, str]:
@@ -75,6 +89,21 @@ def _run_in_address() -> tuple[Run | None, str]:
     return run, ""
 
 
+def _settings_in_address() -> str:
+    """Set the controls to what a link says, once for each link; what to tell a visitor whose link says nothing sensible, else ""."""
+    given = {name: text for name in actions.LINKS if (text := st.query_params.get(name))}
+    if not given:
+        return ""
+    try:
+        settings = links.read_preset(given["preset"]) if "preset" in given else links.read_config(given["config"])
+    except LinkError as error:
+        return f"{error} Below is the normal page."
+    if st.session_state.get("linked") != given:
+        st.session_state.linked = given
+        controls.load(*settings)
+    return ""
+
+
 def _changed(form: controls.Form, run: Run | None) -> bool:
     if run is not None:
         return actions.differs(form, run)
@@ -82,12 +111,20 @@ def _changed(form: controls.Form, run: Run | None) -> bool:
     return recorded is not None and (form.config, form.reference) != (recorded.config, recorded.reference)
 
 
-def _title(text: str, run: Run | None, embedded: bool) -> None:
+def _name(run: Run | None) -> str:
+    """What its owner calls a run, as plain text."""
+    return words.plain(run.title) if run is not None and run.title else ""
+
+
+def _title(text: str, run: Run | None, form: controls.Form, embedded: bool) -> None:
     with st.container(key="title", horizontal=True, vertical_alignment="center", gap="small"):
         st.header(text, anchor=False)
-        if not embedded:
-            ways_back(run)
-            share(run)
+        if embedded:
+            return
+        pages.to_runs()
+        if run is not None:
+            st.button("Start page", key="start_page", icon=":material/home:", on_click=actions.start_page)
+        share(run, form)
 
 
 def _looking_at(shown: Shown | None) -> None:
@@ -107,4 +144,4 @@ def _looking_at(shown: Shown | None) -> None:
             st.caption(words.error_caption(shown.config))
             st.latex(words.error_formula(shown.config))
         st.caption(words.error_symbols(shown.config))
-        st.page_link("pages/reference.py", label="All methods, problems and settings", icon=":material/menu_book:")
+        pages.to_reference()

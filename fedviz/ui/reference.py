@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fedviz.catalogue import KINDS, SYMBOLS, Entry, allowed, catalogue, default_of
+from fedviz.ui import pages
 from fedviz.ui.page import STYLE
 from fedviz.ui.words import escape
 
@@ -15,7 +16,7 @@ def show() -> None:
     """The whole page: a tab for each kind, a card for each thing."""
     st.html(STYLE)
     with st.container(width=WIDTH):
-        st.page_link("pages/simulate.py", label="Back to the simulation", icon=":material/arrow_back:")
+        pages.back()
         st.header("Reference", anchor=False)
         st.caption(
             "All that can be chosen, with the names that the command line uses. "

@@ -35,12 +35,19 @@ class Shown:
     reference: SimulationConfig | None = None
     reference_records: Records | None = None
     role: Role = "current"
+    forked_at: int | None = None  # the round after which it left the run that it continues
 
     @classmethod
     def of(cls, run: Run) -> Shown:
-        if run.reference is None:
-            return cls(run.id, run.config, run.records)
-        return cls(run.id, run.config, run.records, run.reference.config, run.reference.records)
+        reference = run.reference
+        return cls(
+            run.id,
+            run.config,
+            run.records,
+            reference.config if reference else None,
+            reference.records if reference else None,
+            forked_at=run.forked_at,
+        )
 
     @property
     def extent(self) -> tuple[str, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,6 +75,21 @@ def escape(text: str) -> str:
     for mark in "\\`*_[]$<>~":
         text = text.replace(mark, "\\" + mark)
     return text.replace("\n", " ")
+
+
+def reason(error: Exception) -> str:
+    """What an error says; of a KeyError Python would show the quotation marks as well."""
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+
+
+def plain(text: str) -> str:
+    """Text that somebody else wrote (a name, a link), so that Markdown shows it as it is: no link, icon, formula or formatting.
+
+    Addresses and icons are found even behind a backslash: a joiner without width takes them apart.
+    """
+    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    apart = re.sub(r"([:@])", "\\1\u2060", line).replace(".", "\u2060.")
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", apart)
 
 
 def clients(config: SimulationConfig) -> str:

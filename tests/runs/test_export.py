@@ -5,8 +5,9 @@ import io
 import json
 import math
 
+from fedviz.config import SimulationConfig
 from fedviz.runs import Columns
-from fedviz.runs.export import to_csv, to_json
+from fedviz.runs.export import to_csv, to_json, to_python
 from tests.runs.fakes import Scripted, config, record, until
 
 
@@ -53,3 +54,19 @@ def test_json_says_none_where_a_number_is_none(start, monkeypatch):
     until(lambda: not run.live)
     text = json.dumps(to_json(run), allow_nan=False)
     assert [each["diagnostics"]["odd"] for each in json.loads(text)["records"]] == [None, None, 1.0]
+
+
+def test_the_program_of_a_run_computes_its_records():
+    settings = SimulationConfig.read(
+        {
+            "problem": {"kind": "quadratics", "curvature": [[2.0], [0.0]], "linear": [[1.0], [-1.0]], "start": [1.0]},
+            "num_clients": 2,
+            "participation": {"pattern": "uniform", "clients_per_round": 1},
+            "rounds": 3,
+            "algorithm": {"name": "scaffold", "option": "I"},
+        }
+    )
+    found: dict = {"print": lambda _: None}
+    exec(to_python(settings), found)
+    assert found["config"] == settings
+    assert [record["round"] for record in found["records"]] == [0, 1, 2, 3]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -23,6 +26,23 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunManager
     monkeypatch.setenv("FEDVIZ_HOME", str(tmp_path))
     monkeypatch.setattr(manager, "RunManager", Local)
     manager.run_manager.clear()  # one that an earlier test left would still write to its own folder
+    made = manager.run_manager()
+    yield made
+    made.shutdown()
+    manager.run_manager.clear()
+
+
+TOKEN = "correct horse battery"
+
+
+@pytest.fixture
+def hosted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunManager]:
+    """The run manager of a public server with an admin."""
+    monkeypatch.setenv("FEDVIZ_HOME", str(tmp_path))
+    monkeypatch.setenv("FEDVIZ_HOSTED", "1")
+    monkeypatch.setenv("FEDVIZ_EXECUTOR", "thread")
+    monkeypatch.setenv("FEDVIZ_ADMIN_TOKEN", TOKEN)
+    manager.run_manager.clear()
     made = manager.run_manager()
     yield made
     made.shutdown()
@@ -61,3 +81,9 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
+
+
+def charts(page: AppTest) -> dict[str, Any]:
+    """The plotly specification of each chart, by its key, as the browser gets it."""
+    messages = (json.loads(zlib.decompress(each.proto.bytes[2:])) for each in page.get("bidi_component"))
+    return {message["key"]: message["spec"] for message in messages}

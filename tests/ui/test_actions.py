@@ -28,4 +28,4 @@ def test_a_run_that_cannot_be_read_is_as_good_as_none(monkeypatch):
 )
 def test_a_link_leads_to_the_page_itself(monkeypatch, address, link):
     monkeypatch.setattr(share.st, "context", SimpleNamespace(url=address))
-    assert share.link("abc") == link
+    assert share.link("run=abc") == link

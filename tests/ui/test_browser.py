@@ -25,9 +25,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from fedviz.catalogue import KINDS, catalogue
 from fedviz.config import SimulationConfig
 from fedviz.runs.columns import Records
+from fedviz.runs.manager import RunManager
 from fedviz.runs.run import RunState
 from fedviz.runs.store import RunStore
-from tests.runs.fakes import Local
+from fedviz.runs.visitor import LOCAL
 from tests.ui.conftest import until
 
 pytestmark = pytest.mark.browser
@@ -46,8 +47,8 @@ DRAWN = """(key) => document.querySelector(`[data-chart=${key}]`).data.map((trac
 class Server:
     """The dashboard as a process of its own, on a folder and a port that outlive it."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, **variables: str) -> None:
+        self.home, self.variables = home, variables
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -60,7 +61,7 @@ class Server:
             "-m",
             "streamlit",
             "run",
-            "app.py",
+            "server.py",
             "--server.port",
             str(self.port),
             "--server.headless",
@@ -68,7 +69,11 @@ class Server:
         ]
         log = (self.home / "server.log").open("ab")
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "FEDVIZ_HOME": str(self.home)}, stdout=log, stderr=log
+            command,
+            cwd=ROOT,
+            env={**os.environ, "FEDVIZ_HOME": str(self.home), **self.variables},
+            stdout=log,
+            stderr=log,
         )
         end = time.monotonic() + 60
         while time.monotonic() < end:
@@ -267,8 +272,10 @@ def test_a_run_from_click_to_restart(server: Server, browser: Browser) -> None:
 def finished(server: Server) -> str:
     """The id of a finished run, made by another process on the same store."""
     config = SimulationConfig.read({"rounds": 80, "probe_every": 10})
-    with Local(RunStore(server.home / "runs.sqlite")) as runs:
-        run = runs.submit(config, SimulationConfig.read({**config.to_dict(), "algorithm": {"name": "fedavg"}}))
+    with RunManager(RunStore(server.home / "runs.sqlite")) as runs:
+        run = runs.submit(
+            config, SimulationConfig.read({**config.to_dict(), "algorithm": {"name": "fedavg"}}), visitor=LOCAL
+        )
         until(lambda: not run.live, seconds=120)
     assert run.state is RunState.FINISHED
     return run.id

@@ -11,13 +11,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fedviz.config import SimulationConfig
-from fedviz.runs import LOCAL, admission
+from fedviz.runs import admission
 from fedviz.runs.run import RunState
+from fedviz.runs.visitor import LOCAL
 from fedviz.simulation.errors import Diverged
-from fedviz.simulation.records import Costs, RoundRecord
 from fedviz.ui import controls, manager, preview, settings, words
 from fedviz.ui.shown import Shown
-from tests.ui.conftest import ROOT, shown_run, until
+from tests.ui.conftest import ROOT, address, shown_run, until
 
 SMALL = {  # the toy of the SCAFFOLD paper: two parabolas, no data, no noise
     "problem": {"kind": "quadratics", "curvature": [[2.0], [0.0]], "linear": [[1.0], [-1.0]], "start": [1.0]},
@@ -352,7 +352,7 @@ def test_a_file_that_is_no_trace_is_refused_in_words_until_another_is_given(open
     upload(page, "good.csv", b"1,0\n")
     assert not button(page, "run").disabled
     assert "bad.csv" not in said(page)
-    assert runs.runs(LOCAL, limit=10) == []
+    assert runs.runs(LOCAL) == []
 
 
 def test_what_is_typed_wrong_is_refused_with_line_and_column_and_stays_to_be_mended(open_page):
@@ -497,7 +497,7 @@ def test_pressing_run_twice_starts_one_run(runs):
     assert not page.exception
     assert page.text[0].value == "one run"
     runs.shutdown()  # writes what is left
-    assert len(runs.runs(LOCAL, limit=10)) == 1
+    assert len(runs.runs(LOCAL)) == 1
 
 
 def test_a_changed_control_leaves_the_run_alone_and_says_so(open_page, runs):
@@ -512,12 +512,12 @@ def test_a_changed_control_leaves_the_run_alone_and_says_so(open_page, runs):
     assert run.config.local_steps == 2
     button(page, "run").click().run()
     assert shown_run(page, runs).config.local_steps == 3
-    assert page.session_state["previous"] == run.id
+    assert page.session_state["before"] == {address(page): run.id}
     until(lambda: not run.live)  # the visitor's own run makes place
 
 
 def test_a_link_shows_the_run_and_sets_the_controls_to_it(open_page, runs):
-    run = runs.submit(small(seed=7), small(seed=7, algorithm={"name": "scaffold"}))
+    run = runs.submit(small(seed=7), small(seed=7, algorithm={"name": "scaffold"}), visitor=LOCAL)
     until(lambda: not run.live)
     page = open_page(run=run.id)
     assert not page.exception
@@ -528,7 +528,7 @@ def test_a_link_shows_the_run_and_sets_the_controls_to_it(open_page, runs):
 
 
 def test_a_link_survives_the_server(open_page, runs):
-    run = runs.submit(small())
+    run = runs.submit(small(), visitor=LOCAL)
     until(lambda: not run.live)
     runs.shutdown()
     manager.run_manager.clear()
@@ -545,7 +545,7 @@ def test_an_unknown_link_gets_a_friendly_word_and_the_normal_page(open_page):
 
 
 def test_a_run_that_diverges_says_in_which_round_and_keeps_the_rest(open_page, runs):
-    run = runs.submit(small(client_lr=900.0, rounds=600))
+    run = runs.submit(small(client_lr=900.0, rounds=600), visitor=LOCAL)
     until(lambda: not run.live)
     page = open_page(run=run.id)
     assert not page.exception
@@ -556,14 +556,17 @@ def test_a_run_that_diverges_says_in_which_round_and_keeps_the_rest(open_page, r
 
 
 def test_a_reference_that_diverges_is_reported_beside_a_run_that_does_not(open_page, runs, monkeypatch):
-    def fake(config, **_):
-        for round in range(config.rounds + 1):
-            if round == 4 and config.algorithm.name == "fedavg":
-                raise Diverged(4, "Its steps are too long.")
-            yield RoundRecord(round, [], [], None, None, Costs())
+    from fedviz.simulation.loop import Simulation
 
-    monkeypatch.setattr("fedviz.simulation.loop.simulate", fake)
-    run = runs.submit(small(), small(algorithm={"name": "fedavg"}))
+    advance = Simulation.advance
+
+    def fake(self, round):
+        if round == 4 and self.config.algorithm.name == "fedavg":
+            raise Diverged(4, "Its steps are too long.")
+        return advance(self, round)
+
+    monkeypatch.setattr(Simulation, "advance", fake)
+    run = runs.submit(small(), small(algorithm={"name": "fedavg"}), visitor=LOCAL)
     until(lambda: not run.live)
     assert (run.state, run.reference.state) == (RunState.FINISHED, RunState.DIVERGED)
     page = open_page(run=run.id)
@@ -571,10 +574,11 @@ def test_a_reference_that_diverges_is_reported_beside_a_run_that_does_not(open_p
 
 
 def test_a_run_that_crashes_says_so_on_the_page(open_page, runs, monkeypatch):
-    monkeypatch.setattr(
-        "fedviz.simulation.loop.simulate", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("a cosmic ray"))
-    )
-    run = runs.submit(small())
+    def strike(*_):
+        raise RuntimeError("a cosmic ray")
+
+    monkeypatch.setattr("fedviz.simulation.loop.Simulation.advance", strike)
+    run = runs.submit(small(), visitor=LOCAL)
     until(lambda: not run.live)
     page = open_page(run=run.id)
     assert not page.exception
@@ -583,7 +587,7 @@ def test_a_run_that_crashes_says_so_on_the_page(open_page, runs, monkeypatch):
 
 
 def test_the_scrubber_reads_an_earlier_round(open_page, runs):
-    run = runs.submit(small())
+    run = runs.submit(small(), visitor=LOCAL)
     until(lambda: not run.live)
     page = open_page(run=run.id)
     assert "At round 6:" in said(page)
@@ -598,7 +602,7 @@ def test_a_run_that_moves_has_no_scrubber(open_page, runs):
     run = shown_run(page, runs)
     until(lambda: run.state is RunState.RUNNING and run.round > 1)
     assert "Look at round" not in {slider.label for slider in page.run().slider}
-    runs.stop(run.id)
+    runs.stop(run.id, LOCAL)
     finished(page, runs)
     assert "Look at round" in {slider.label for slider in page.slider}
 
@@ -619,16 +623,16 @@ def test_a_run_before_is_drawn_only_where_it_can_be_compared(open_page, runs):
     page.number_input(key="w.rounds").set_value(10).run()
     button(page, "run").click().run()
     finished(page, runs)
-    shown = Shown.of(runs.get(page.session_state["previous"]))
+    shown = Shown.of(runs.get(page.session_state["before"][address(page)]))
     now = Shown.of(shown_run(page, runs))
     assert shown.before(now).records.rounds.tolist() == list(range(11))
     assert len(shown.before(now).records.column("evaluation.objective")) == 11
-    other = Shown.of(runs.submit(small(problem=SMALL["problem"] | {"start": [2.0]})))
+    other = Shown.of(runs.submit(small(problem=SMALL["problem"] | {"start": [2.0]}), visitor=LOCAL))
     assert shown.before(other) is None
 
 
 def test_the_start_page_and_an_earlier_run_are_a_click_away(open_page, runs):
-    run = runs.submit(small(seed=7))
+    run = runs.submit(small(seed=7), visitor=LOCAL)
     until(lambda: not run.live)
     page = open_page(run=run.id)
     button(page, "start_page").click().run()
@@ -637,18 +641,20 @@ def test_the_start_page_and_an_earlier_run_are_a_click_away(open_page, runs):
     assert "recorded" in said(page)
     assert page.number_input(key="w.seed").value == 0
     assert "settings changed" not in said(page)
-    page.session_state["recent"] = True  # the list is open
-    page.run()
-    button(page, f"open-{run.id}").click().run()
+    page.switch_page("pages/runs.py").run()
+    assert f"run={run.id}" in [link.proto.query_string for link in page.get("page_link")]
+    page = open_page(run=run.id)
     assert shown_run(page, runs) is run
     assert page.number_input(key="w.seed").value == 7
 
 
 def test_share_gives_the_commands_of_the_run_and_of_its_reference(open_page, runs):
     run = runs.submit(
-        SimulationConfig.read({"rounds": 1}), SimulationConfig.read({"rounds": 1, "algorithm": {"name": "fedavg"}})
+        SimulationConfig.read({"rounds": 1}),
+        SimulationConfig.read({"rounds": 1, "algorithm": {"name": "fedavg"}}),
+        visitor=LOCAL,
     )
-    runs.stop(run.id)
+    runs.stop(run.id, LOCAL)
     until(lambda: not run.live)
     page = open_page(run=run.id)
     commands = [code.value for code in page.code]

@@ -232,3 +232,28 @@ def test_what_theory_asks_of_a_pattern_is_said_with_its_numbers(pattern, parts):
 )
 def test_what_a_method_remembers_and_sends_is_said_as_a_formula_and_in_numbers(algorithm, said):
     assert words.method_costs(config(algorithm)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a",
+        "<script>alert(1)</script>",
+        "[l](http://x.y)",
+        "www.x.y",
+        "a@b.cd",
+        ":smile: :red[x] :material/home:",
+        "$x$ `y` *z* ~~s~~ &lt;",
+    ],
+)
+def test_what_others_write_is_shown_as_it_is(text):
+    shown = words.plain(text)
+    assert shown.replace("\\", "").replace("\u2060", "") == text
+    marks = "!\"#$%&'()*+,-./:;<=>?@[]^_`{|}~"
+    assert all(sign not in marks or before == "\\" for before, sign in zip(" " + shown, shown, strict=False))
+    assert "://" not in shown
+    assert "www" not in shown or "www\\." not in shown
+
+
+def test_lines_and_signs_that_cannot_be_seen_become_spaces():
+    assert words.plain("a\n\n b\x00\u202ec") == "a b c"

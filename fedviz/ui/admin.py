@@ -1,0 +1,124 @@
+"""The admin view, in no menu: what runs, what waits, memory, disk and limits, and a way to end any run."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections import deque
+
+import streamlit as st
+
+from fedviz.runs.admission import Refused, in_words
+from fedviz.runs.run import Run
+from fedviz.runs.store import StoreError
+from fedviz.ui import actions, pages, words
+from fedviz.ui.manager import run_manager
+from fedviz.ui.page import STYLE
+from fedviz.ui.visitor import visitor
+
+OFF = (
+    "There is no admin view here: the server was started without FEDVIZ_ADMIN_TOKEN. Set it and start the server again."
+)
+TICK = 2.0  # seconds between two looks
+
+
+class Attempts:
+    """How often a wrong token may be typed, by all visitors together: cookies can be thrown away, so no visitor has a count."""
+
+    def __init__(self, most: int = 5, seconds: float = 60.0) -> None:
+        self._most, self._seconds, self._failed, self._lock = most, seconds, deque[float](), threading.Lock()
+
+    def check(self, typed: str, token: str, now: float) -> str:
+        """Why the typed token is not taken, "" where it is. Takes as long however much of it is right."""
+        with self._lock:
+            while self._failed and now - self._failed[0] >= self._seconds:
+                self._failed.popleft()
+            if len(self._failed) >= self._most:
+                wait = self._seconds - (now - self._failed[0])
+                return f"Too many wrong tokens: try again in {words.duration(wait)}."
+            if hmac.compare_digest(typed.encode(errors="replace"), token.encode()):
+                return ""
+            self._failed.append(now)
+            return "That is not the token. It is the value of FEDVIZ_ADMIN_TOKEN with which the server was started."
+
+
+@st.cache_resource(show_spinner=False)
+def _attempts() -> Attempts:
+    return Attempts()
+
+
+def show() -> None:
+    """The whole page: a password field, and behind it the view."""
+    st.html(STYLE)
+    pages.back()
+    st.header("Admin", anchor=False)
+    if run_manager().limits.admin_token is None:
+        st.info(OFF, icon=":material/lock:")
+        return
+    if not st.session_state.get("is_admin"):
+        st.text_input("Admin token", type="password", key="admin_token", max_chars=200, on_change=_unlock, width=420)
+        if refused := st.session_state.get("admin_refused"):
+            st.error(refused, icon=":material/lock:")
+        return
+    st.button("Lock again", icon=":material/lock:", key="lock", on_click=_lock)
+    st.fragment(_overview, run_every=TICK)()
+
+
+def _unlock() -> None:
+    typed, token = st.session_state.admin_token, run_manager().limits.admin_token or ""
+    st.session_state.admin_refused = _attempts().check(typed, token, time.monotonic())
+    st.session_state.is_admin = not st.session_state.admin_refused
+    st.session_state.admin_token = ""  # does not stay in the page
+
+
+def _lock() -> None:
+    st.session_state.is_admin = False
+
+
+def _overview() -> None:
+    try:
+        now = run_manager().overview()
+        ended = [run for run in run_manager().runs(visitor(), everyone=True, limit=50) if not run.live]
+    except (StoreError, Refused) as error:
+        st.error(words.plain(str(error)), icon=":material/database_off:")
+        return
+    for column, (label, value) in zip(
+        st.columns(5),
+        (
+            ("Computing", f"{len(now.computing):,} of {now.limits.concurrent:,}"),
+            ("Waiting", f"{len(now.queued):,} of {now.limits.queue_length:,}"),
+            ("Memory in use", f"{in_words(now.memory_used)}, {in_words(now.memory_free)} free"),
+            ("Stored", f"{now.stored_runs:,} runs, {in_words(now.stored_bytes)}"),
+            ("Disk free", in_words(now.disk_free)),
+        ),
+        strict=True,
+    ):
+        with column, st.container(border=True, height="stretch"):
+            st.caption(label)
+            st.markdown(f"**{value}**")
+    if refused := st.session_state.pop("refused", None):
+        st.error(words.plain(refused))
+    _list("Computing", now.computing)
+    _list("Waiting, in the order in which they start", now.queued)
+    _list("Ended, the newest", ended)
+    st.subheader("Limits", anchor=False)
+    st.markdown("\n".join(f"- {words.escape(line)}" for line in now.limits.describe()))
+
+
+def _list(title: str, runs: list[Run]) -> None:
+    st.subheader(title, anchor=False)
+    if not runs:
+        st.caption("None.")
+    for run in runs:
+        badge = words.BADGES[run.state]
+        done = f"round {max(run.round, 0):,} of {run.config.rounds:,}" if run.live else f"{run.config.rounds:,} rounds"
+        facts = [run.created.astimezone().strftime("%d %b %Y, %H:%M"), done, run.title or words.title(run.config)]
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"admin-{run.id}"):
+            st.badge(badge.word, icon=badge.icon, color=badge.color)
+            st.markdown(words.plain(" · ".join(facts)))
+            if run.live:
+                st.button(
+                    "Cancel", key=f"cancel-{run.id}", icon=":material/stop:", type="tertiary",
+                    on_click=actions.stop_run, args=(run.id,),
+                )  # fmt: skip

@@ -1,0 +1,273 @@
+"""The page "Runs": one's own runs and published ones; to find, open, compare, rename, publish, delete, import and export them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from fedviz import figures
+from fedviz.algorithms import ALGORITHMS
+from fedviz.config import ConfigError
+from fedviz.figures.overlay import ACCURACY, LOSS, MOST
+from fedviz.runs import export
+from fedviz.runs.admission import Refused
+from fedviz.runs.run import Run, RunState
+from fedviz.runs.store import StoreError
+from fedviz.ui import actions, pages, words
+from fedviz.ui.live_plotly import live_plotly
+from fedviz.ui.manager import run_manager
+from fedviz.ui.page import STYLE
+from fedviz.ui.shown import Shown
+from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
+
+PAGE = 20  # runs shown at first, and again for each press of "Show more"
+LARGEST_IMPORT = 20  # MB
+LONGEST_TITLE = 80
+SORTS: dict[str, Callable[[Run], object]] = {
+    "Newest first": lambda run: -run.created.timestamp(),
+    "Oldest first": lambda run: run.created.timestamp(),
+    "By name": lambda run: name(run).lower(),
+    "By method": lambda run: run.config.algorithm.title.lower(),
+}
+
+
+def show() -> None:
+    """The whole page."""
+    st.html(STYLE)
+    pages.back()
+    with st.container(key="title", horizontal=True, vertical_alignment="center"):
+        st.header("Runs", anchor=False)
+        _import()
+    hosted = run_manager().limits.hosted
+    st.caption(
+        "Your runs, and those that others have published." if hosted else "All runs that are kept on this machine."
+    )
+    if is_forgotten():
+        st.caption(f":material/cookie_off: {FORGETFUL}")
+    if said := st.session_state.pop("runs_said", None):
+        st.error(words.plain(said), icon=":material/error:")
+    try:
+        runs = run_manager().runs(visitor())
+    except StoreError as error:
+        st.error(words.plain(str(error)), icon=":material/database_off:")
+        return
+    if not runs:
+        st.info("There are none yet. Press Run on the page of the simulation, or import one.", icon=":material/info:")
+        return
+    found = _found(runs)
+    chosen = [run for run in runs if st.session_state.get(f"compare-{run.id}")]
+    _comparison(chosen)
+    if not found:
+        st.info("No run fits. Search for less, or empty the filters.", icon=":material/search_off:")
+    most = st.session_state.setdefault("runs_shown", PAGE)
+    for run in found[:most]:
+        _row(run, full=len(chosen) >= MOST)
+    if len(found) > most:
+        st.button(f"Show more ({len(found) - most:,} left)", key="more_runs", on_click=_show_more)
+
+
+def name(run: Run) -> str:
+    """What a run is called: by its owner, else by its settings. Not Markdown."""
+    return run.title or words.title(run.config)
+
+
+def _show_more() -> None:
+    st.session_state.runs_shown += PAGE
+
+
+# --- finding
+
+
+def _found(runs: Sequence[Run]) -> list[Run]:
+    """Those that search and filters leave, in the order asked for; all four stand in the address."""
+    methods = {ALGORITHMS[run.config.algorithm.name].title for run in runs}
+    states = {words.BADGES[run.state].word for run in runs}
+    with st.container(key="filters", horizontal=True, vertical_alignment="bottom"):
+        text = st.text_input(
+            "Search", key="search", bind="query-params", max_chars=100, placeholder="name, method or setting",
+            icon=":material/search:", width=260,
+        )  # fmt: skip
+        wanted_methods = st.multiselect(
+            "Method", sorted({model.title for model in ALGORITHMS.values()} & methods), key="method", bind="query-params",
+            placeholder="all", width=260,
+        )  # fmt: skip
+        wanted_states = st.multiselect(
+            "State", [words.BADGES[state].word for state in RunState if words.BADGES[state].word in states], key="state",
+            bind="query-params", placeholder="all", width=220,
+        )  # fmt: skip
+        order = st.selectbox("Order", list(SORTS), key="order", bind="query-params", width=180)
+    asked = text.lower().split()
+    return sorted(
+        (
+            run
+            for run in runs
+            if all(word in _searchable(run) for word in asked)
+            and (not wanted_methods or run.config.algorithm.title in wanted_methods)
+            and (not wanted_states or words.BADGES[run.state].word in wanted_states)
+        ),
+        key=SORTS[order],  # type: ignore[arg-type]
+    )
+
+
+def _searchable(run: Run) -> str:
+    return f"{run.title or ''} {words.title(run.config)} {run.config.algorithm.title} {run.id}".lower()
+
+
+# --- one run
+
+
+def _row(run: Run, *, full: bool) -> None:
+    badge, owned = words.BADGES[run.state], run_manager().may_control(run, visitor())
+    with st.container(border=True, key=f"run-{run.id}"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"head-{run.id}"):
+            key = f"compare-{run.id}"
+            st.checkbox(
+                f"Compare {words.plain(name(run))}", key=key, label_visibility="collapsed",
+                disabled=full and not st.session_state.get(key),
+                help=f"At most {MOST} at a time." if full else "Draw it in one chart with others.",
+            )  # fmt: skip
+            pages.to_run(run.id, words.plain(name(run)))
+            st.badge(badge.word, icon=badge.icon, color=badge.color)
+            if run.published:
+                st.badge("published", icon=":material/public:", color="gray")
+            with st.popover(
+                "Change or export", icon=":material/more_horiz:", key=f"menu-{run.id}", on_change="rerun"
+            ) as menu:
+                if menu.open:
+                    _menu(run, owned)
+        st.caption(words.plain(" · ".join(_facts(run))))
+
+
+def _facts(run: Run) -> list[str]:
+    facts = [run.created.astimezone().strftime("%d %b %Y, %H:%M"), *([words.title(run.config)] if run.title else [])]
+    facts += [f"{run.config.rounds:,} rounds", f"seed {run.config.seed}"]
+    if run.forked_at is not None:
+        facts.append(f"continues another run from round {run.forked_at:,}")
+    return facts + ([run.device] if run.device else []) + [f"fedviz {run.version}"]
+
+
+def _menu(run: Run, owned: bool) -> None:
+    """What can be done with a run besides opening it."""
+    if owned:
+        st.text_input(
+            "Name", value=run.title or "", key=f"name-{run.id}", max_chars=LONGEST_TITLE, placeholder=words.title(run.config),
+            on_change=_rename, args=(run.id,),
+        )  # fmt: skip
+        st.toggle(
+            "Published", value=run.published, key=f"publish-{run.id}", on_change=_publish, args=(run.id,),
+            help="Everybody who opens this page finds it in the list. Whoever has its link sees it in any case.",
+        )  # fmt: skip
+    file = f"fedviz-{run.config.algorithm.name}-{run.id[:8]}"
+    st.download_button(
+        "Export as JSON", data=lambda: _json(run.id), file_name=f"{file}.json", mime="application/json",
+        key=f"json-{run.id}", icon=":material/download:", on_click="ignore", help="The whole run; it can be imported again.",
+    )  # fmt: skip
+    st.download_button(
+        "Export as CSV", data=lambda: _csv(run.id), file_name=f"{file}.csv", mime="text/csv",
+        key=f"csv-{run.id}", icon=":material/download:", on_click="ignore", help="Its records, one row a round.",
+    )  # fmt: skip
+    if owned:
+        st.button(
+            "Delete", key=f"delete-{run.id}", icon=":material/delete:",
+            on_click=lambda: st.session_state.update(deleting=run.id),
+        )  # fmt: skip
+        if st.session_state.get("deleting") == run.id:
+            _really_delete(run)
+
+
+@st.dialog("Delete this run for good?", icon=":material/delete:", on_dismiss=lambda: _forget_deletion())
+def _really_delete(run: Run) -> None:
+    if st.session_state.get("deleting") is None:
+        st.rerun()
+    st.markdown(f"{words.plain(name(run))}: its settings and records will be gone, and its link will lead nowhere.")
+    with st.container(horizontal=True):
+        st.button("Delete it", key="delete_now", type="primary", on_click=_delete, args=(run.id,))
+        st.button("Keep it", key="keep", on_click=_forget_deletion)
+
+
+def _forget_deletion() -> None:
+    st.session_state.deleting = None
+
+
+def _delete(run_id: str) -> None:
+    _forget_deletion()
+    _try(lambda: run_manager().delete(run_id, visitor()))
+    st.session_state.pop(f"compare-{run_id}", None)
+
+
+def _rename(run_id: str) -> None:
+    _try(lambda: run_manager().rename(run_id, st.session_state[f"name-{run_id}"], visitor()))
+
+
+def _publish(run_id: str) -> None:
+    _try(lambda: run_manager().publish(run_id, st.session_state[f"publish-{run_id}"], visitor()))
+
+
+def _try(act: Callable[[], object]) -> None:
+    """What is refused is said at the top of the page."""
+    try:
+        act()
+    except (Refused, ConfigError, StoreError, KeyError) as refusal:
+        st.session_state.runs_said = words.reason(refusal)
+
+
+def _json(run_id: str) -> str:
+    run = run_manager().get(run_id)
+    return json.dumps(export.to_json(run), allow_nan=False) if run is not None else ""
+
+
+def _csv(run_id: str) -> str:
+    run = run_manager().get(run_id)
+    return export.to_csv(run.records, run.config) if run is not None else ""
+
+
+# --- import and comparison
+
+
+def _import() -> None:
+    """Takes up an exported run and is empty again."""
+    count = st.session_state.setdefault("imports", 0)
+
+    def take() -> None:
+        file = st.session_state[f"import-{count}"]
+        if file is None:
+            return
+        st.session_state.imports += 1
+
+        def bring_in() -> None:
+            run = run_manager().import_run(file.getvalue(), visitor())
+            st.session_state.runs_imported = run.id
+
+        _try(bring_in)
+
+    with st.popover("Import", icon=":material/upload:", key="import"):
+        st.file_uploader(
+            f"A run that was exported as JSON, up to {LARGEST_IMPORT} MB", type="json", key=f"import-{count}", on_change=take,
+            max_upload_size=LARGEST_IMPORT,
+        )  # fmt: skip
+    if st.session_state.pop("runs_imported", None):
+        st.toast("The run was imported: it is the newest in the list.", icon=":material/check:")
+
+
+def _comparison(chosen: Sequence[Run]) -> None:
+    """The chosen runs over one another."""
+    if not chosen:
+        st.caption(f"Tick up to {MOST} runs to see their curves in one chart.")
+        return
+    views = []
+    for run in chosen[:MOST]:
+        whole = actions.run_or_none(run.id)
+        if whole is not None:
+            views.append((name(run), Shown.of(whole).view))
+    left, right = st.columns(2)
+    for column, measures, key in ((left, LOSS, "compared-loss"), (right, ACCURACY, "compared-accuracy")):
+        with column, st.container(border=True):
+            live_plotly(figures.overlay(views, measures), key=key, height=320)
+    st.button("Clear the selection", key="clear", icon=":material/deselect:", on_click=_clear, args=(chosen,))
+
+
+def _clear(chosen: Sequence[Run]) -> None:
+    for run in chosen:
+        st.session_state[f"compare-{run.id}"] = False

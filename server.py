@@ -1,0 +1,15 @@
+"""The dashboard as a server that knows its visitors again: `streamlit run server.py`. `app.py` alone works too, without the cookie."""
+
+import sys
+
+from starlette.middleware import Middleware
+from streamlit.starlette import App
+
+from fedviz.runs.limits import LimitError, Limits
+from fedviz.ui.cookie import VisitorCookie
+
+try:
+    sys.stdout.write("\n  ".join(["fedviz allows:", *Limits.from_environment().describe()]) + "\n")
+except LimitError as error:
+    sys.exit(str(error))
+app = App("app.py", middleware=[Middleware(VisitorCookie)])

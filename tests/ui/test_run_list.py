@@ -1,0 +1,193 @@
+"""The page of all runs, and the admin view: what can be found, changed, compared, brought in, and by whom."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import parse_qs
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from fedviz.config import SimulationConfig
+from fedviz.runs import export
+from fedviz.runs.manager import RunManager
+from fedviz.runs.visitor import LOCAL, Visitor
+from fedviz.ui import admin, manager, run_list
+from tests.ui.conftest import ROOT, TOKEN, charts, until
+from tests.ui.test_page import button, said, small
+
+
+def done(runs: RunManager, config: SimulationConfig, visitor: Visitor = LOCAL):
+    run = runs.submit(config, visitor=visitor)
+    until(lambda: not run.live)
+    return run
+
+
+def open_list(**parameters: str) -> AppTest:
+    page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+    page.run()
+    page.switch_page("pages/runs.py")
+    for name, value in parameters.items():
+        page.query_params[name] = value
+    page.run()
+    assert not page.exception
+    return page
+
+
+def listed(page: AppTest) -> list[str]:
+    """Ids of the runs in the list, from top to bottom."""
+    links = (
+        parse_qs(link.proto.query_string).get("run") for link in page.get("page_link") if "Back" not in link.proto.label
+    )
+    return [run[0] for run in links if run]
+
+
+def open_menu(page: AppTest, run_id: str) -> AppTest:
+    page.session_state[f"menu-{run_id}"] = True
+    return page.run()
+
+
+def test_runs_are_found_by_words_method_state_and_put_in_order(runs):
+    first = done(runs, small(seed=1))
+    second = done(runs, small(seed=2, algorithm={"name": "scaffold"}))
+    runs.rename(first.id, "Parabolas on Monday", LOCAL)
+    page = open_list()
+    assert listed(page) == [second.id, first.id]
+    page.text_input(key="search").set_value("monday parabolas").run()
+    assert listed(page) == [first.id]
+    page.text_input(key="search").set_value("").run()
+    page.multiselect(key="method").set_value(["SCAFFOLD"]).run()
+    assert listed(page) == [second.id]
+    page.multiselect(key="method").set_value([]).run()
+    page.selectbox(key="order").set_value("Oldest first").run()
+    assert listed(page) == [first.id, second.id]
+
+
+def test_search_stands_in_the_address(runs):
+    first = done(runs, small(seed=1))
+    done(runs, small(seed=2, algorithm={"name": "scaffold"}))
+    runs.rename(first.id, "Monday", LOCAL)
+    assert listed(open_list(search="monday")) == [first.id]
+
+
+def test_a_run_is_renamed_published_and_deleted_after_a_question(runs):
+    run = done(runs, small())
+    page = open_menu(open_list(), run.id)
+    page.text_input(key=f"name-{run.id}").set_value("Two parabolas").run()
+    assert runs.get(run.id).title == "Two parabolas"
+    open_menu(page, run.id).toggle(key=f"publish-{run.id}").set_value(True).run()
+    assert runs.get(run.id).published
+    button(open_menu(page, run.id), f"delete-{run.id}").click().run()
+    assert runs.get(run.id) is not None
+    button(page, "delete_now").click().run()
+    assert not page.exception
+    assert runs.get(run.id) is None
+    assert listed(page) == []
+
+
+def test_a_deletion_can_be_called_off(runs):
+    run = done(runs, small())
+    page = open_menu(open_list(), run.id)
+    button(page, f"delete-{run.id}").click().run()
+    button(page, "keep").click().run()
+    assert not page.exception
+    assert listed(page) == [run.id]
+
+
+def test_up_to_six_runs_are_drawn_over_one_another(runs):
+    made = [done(runs, small(seed=seed)) for seed in range(7)]
+    page = open_list()
+    for run in made[:6]:
+        page.checkbox(key=f"compare-{run.id}").set_value(True).run()
+    assert not page.exception
+    loss = charts(page)["compared-loss"]
+    assert len(loss["data"]) == 6
+    assert len({(t["line"]["color"], t["line"]["dash"]) for t in loss["data"]}) == 6
+    assert page.checkbox(key=f"compare-{made[6].id}").disabled
+    button(page, "clear").click().run()
+    assert not any(box.value for box in page.checkbox)
+
+
+def test_an_exported_run_comes_back_the_same(runs):
+    run = done(runs, small())
+    text = run_list._json(run.id)
+    page = open_list()
+    page.file_uploader(key="import-0").upload("run.json", text.encode(), "application/json").run()
+    assert not page.exception
+    newest = next(each for each in runs.runs(LOCAL) if each.id != run.id)
+    again = runs.get(newest.id)
+    assert again.records.dicts() == run.records.dicts()
+    assert again.config == run.config
+    assert export.to_json(again)["records"] == json.loads(text)["records"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"schema": 99}', b"[" * 100_000, b"null"])
+def test_what_is_no_run_is_refused_in_words(runs, content):
+    page = open_list()
+    page.file_uploader(key="import-0").upload("run.json", content, "application/json").run()
+    assert not page.exception
+    assert len(page.error) == 1
+    assert runs.runs(LOCAL) == []
+
+
+def test_others_see_what_is_published_and_cannot_change_it(hosted):
+    alice = Visitor.of_secret("a" * 43)
+    kept, given = done(hosted, small(seed=1), alice), done(hosted, small(seed=2), alice)
+    hosted.publish(given.id, True, alice)
+    page = open_list()
+    assert listed(page) == [given.id]
+    assert kept.id not in str(page)
+    open_menu(page, given.id)
+    assert not page.text_input(key="search").disabled
+    assert [b.key for b in page.button if b.key and b.key.startswith("delete-")] == []
+    assert "keeps no cookie" in said(page)
+
+
+def test_the_admin_view_opens_with_the_token_only(hosted):
+    admin._attempts.clear()
+    page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
+    page.switch_page("pages/admin.py").run()
+    page.text_input(key="admin_token").set_value("guess").run()
+    assert not page.exception
+    assert "That is not the token" in page.error[0].value
+    assert "Limits" not in [each.value for each in page.subheader]
+    page.text_input(key="admin_token").set_value(TOKEN).run()
+    assert "Limits" in [each.value for each in page.subheader]
+    assert TOKEN not in str(page)
+
+
+def test_an_admin_ends_anybodys_run(hosted):
+    admin._attempts.clear()
+    run = hosted.submit(small(rounds=20_000, probe_every=0), visitor=Visitor.of_secret("a" * 43))
+    page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
+    page.switch_page("pages/admin.py").run()
+    page.text_input(key="admin_token").set_value(TOKEN).run()
+    button(page, f"cancel-{run.id}").click().run()
+    assert not page.exception
+    until(lambda: run.ended)
+    assert str(run.state) == "stopped"
+
+
+def test_without_a_token_there_is_no_admin_view(runs):
+    page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
+    page.switch_page("pages/admin.py").run()
+    assert admin.OFF in [each.value for each in page.info]
+    assert not page.text_input
+
+
+def test_after_five_wrong_tokens_the_right_one_waits_a_minute():
+    attempts = admin.Attempts()
+    assert all("not the token" in attempts.check("wrong", TOKEN, now=float(second)) for second in range(5))
+    assert attempts.check(TOKEN, TOKEN, now=10.0) == "Too many wrong tokens: try again in 50 s."
+    assert attempts.check(TOKEN, TOKEN, now=60.0) == ""
+
+
+def test_the_manager_of_the_page_has_the_limits_of_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDVIZ_HOME", str(tmp_path))
+    monkeypatch.setenv("FEDVIZ_QUEUE", "7")
+    manager.run_manager.clear()
+    try:
+        assert manager.run_manager().limits.queue_length == 7
+    finally:
+        manager.run_manager().shutdown()
+        manager.run_manager.clear()

@@ -326,12 +326,14 @@ def checks(only: Sequence[str], browser: bool, pytest_arguments: Sequence[str], 
     """The checks to run, quickest first; `programs` is the folder of .venv's programs."""
     python = str(programs / "python")
     marker = [] if browser else ["-m", "not browser"]
+    # On all cores, unless somebody looks for something; a file's tests stay together, for they share a server.
+    spread = [] if pytest_arguments else ["--numprocesses", "auto", "--dist", "loadfile"]
     every = [
         Check("lint", "ruff check", [python, "-m", "ruff", "check", "."]),
         Check("lint", "ruff format", [python, "-m", "ruff", "format", "--check", "."]),
         Check("types", "mypy", [python, "-m", "mypy"]),
         Check("imports", "lint-imports", [str(programs / "lint-imports")]),
-        Check("tests", "pytest", [python, "-m", "pytest", *marker, *pytest_arguments]),
+        Check("tests", "pytest", [python, "-m", "pytest", *spread, *marker, *pytest_arguments]),
     ]
     return [check for check in every if not only or check.part in only]
 

@@ -430,6 +430,11 @@ def test_further_arguments_go_to_pytest_and_no_browser_becomes_a_marker():
     assert command[1:] == ["-m", "pytest", "-m", "not browser", "-k", "scaffold"]
 
 
+def test_the_whole_suite_runs_on_all_cores_with_the_tests_of_a_file_together():
+    command = bootstrap.checks(["tests"], True, [], Path("bin"))[0].command
+    assert command[3:] == ["--numprocesses", "auto", "--dist", "loadfile"]
+
+
 def test_every_check_is_run_and_the_failed_ones_are_named_with_the_way_to_repeat_each(monkeypatch, capfd):
     called = []
 

@@ -119,4 +119,6 @@ def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
 
 
 def own_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("fedviz")]
+    """Names of the threads that runs have; those that compute for all runs of the process stay with it."""
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith("fedviz") and not name.startswith("fedviz-compute")]

@@ -139,7 +139,7 @@ class Visit:
         self.settle()
 
     def settle(self) -> None:
-        self.page.wait_for_selector(IDLE, timeout=30_000)
+        self.page.wait_for_selector(IDLE, timeout=60_000)
 
     def press(self, name: str) -> None:
         # Streamlit has a button of its own named Stop in its header while a script runs.
@@ -148,11 +148,11 @@ class Visit:
     def state(self, word: str) -> None:
         """Wait until the badge says so."""
         expect(self.page.locator(".stMarkdownBadge").filter(has_text=re.compile(rf"\b{word}$")).first).to_be_visible(
-            timeout=30_000
+            timeout=60_000
         )
 
     def drawn(self, chart: str) -> list[dict[str, Any]]:
-        self.page.wait_for_selector(f"[data-chart={chart}] .main-svg", state="attached", timeout=30_000)
+        self.page.wait_for_selector(f"[data-chart={chart}] .main-svg", state="attached", timeout=60_000)
         return self.page.evaluate(DRAWN, chart)  # type: ignore[no-any-return]
 
     def last_round(self, chart: str = "loss") -> float:
@@ -162,7 +162,7 @@ class Visit:
         self.page.wait_for_function(
             "([key, last]) => (document.querySelector(`[data-chart=${key}]`)?.data ?? []).some((t) => t.x[t.x.length - 1] > last)",
             arg=[chart, last],
-            timeout=30_000,
+            timeout=60_000,
         )
 
     @property

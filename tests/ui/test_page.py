@@ -465,11 +465,7 @@ def test_pause_step_and_stop_act_on_the_run(open_page, runs):
 def test_charts_stay_until_the_new_run_has_something_to_show(open_page, runs, monkeypatch):
     waiting = threading.Event()
 
-    def slow(*_, **__):
-        waiting.wait(20)
-        yield from ()
-
-    monkeypatch.setattr("fedviz.simulation.loop.simulate", slow)
+    monkeypatch.setattr("fedviz.simulation.loop.Simulation.first", lambda simulation: waiting.wait(20))
     page = open_page()
     charts = len(page.get("bidi_component"))
     button(page, "run").click().run()

@@ -19,6 +19,8 @@ LONGEST_TITLE: Final = 80
 _LONGEST_TEXT: Final = 500
 _LARGEST_NUMBER: Final = 2**53  # beyond it whole numbers are not exact
 
+MOST_NAMES: Final = 128  # of numbers in the records of a run; fedviz itself writes about 60
+_FREE: Final = ("evaluation", "decomposition", "window", "diagnostics")  # groups with any names
 _COSTS: Final = {"gradient_evaluations", "probe_evaluations", "floats_up", "floats_down", "seconds"}
 
 
@@ -73,6 +75,9 @@ def _run(values: Any, *, reference: bool) -> Imported:
     if not isinstance(records, list) or len(records) > config.rounds + 1:
         raise _Wrong(f"{who}: records must be a list of at most {config.rounds + 1:,}")
     checked = [_record(record, round, config, f"{who}: record {round}") for round, record in enumerate(records)]
+    names = {f"{group}.{name}" for record in checked for group in _FREE for name in record[group] or ()}
+    if len(names) > MOST_NAMES:  # each becomes a column as long as the run
+        raise _Wrong(f"{who}: its records have {len(names):,} kinds of numbers, allowed are {MOST_NAMES}")
     try:
         state = RunState(_text(values.get("state"), f"{who}: state"))
     except ValueError:
@@ -115,7 +120,7 @@ def _record(values: Any, round: int, config: SimulationConfig, where: str) -> Re
         raise _Wrong(f"{where}: cohort names a client twice")
     if not all(_is_number(weight) for weight in weights):
         raise _Wrong(f"{where}: weights must be numbers")
-    for name in ("evaluation", "decomposition", "window"):
+    for name in _FREE[:3]:
         if record[name] is not None:
             _numbers(record[name], f"{where}: {name}", none=True)
     _numbers(record["costs"], f"{where}: costs", none=False)

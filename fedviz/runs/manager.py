@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _KEPT: Final = 32  # ended runs that are held in memory because somebody is likely to look at them
+_MOST_FORKS: Final = 50  # runs continued one from another
 _PATIENCE: Final = 5.0  # seconds that a shutdown waits for rounds in flight
 _HOUSEKEEPING: Final = 60.0  # seconds between looks for what has expired
 
@@ -148,15 +149,33 @@ class RunManager:
                 raise ConfigError([(name, "must be as in the run that is continued; start a new run instead")])
         if config.rounds <= round:
             raise ConfigError([("rounds", f"got {config.rounds}, allowed more than {round}, after which it continues")])
+        if self._depth(parent) >= _MOST_FORKS:
+            raise Refused(f"The run was continued {_MOST_FORKS} times, one run from another: start a new one instead.")
         admission.check(config, limits=self.limits)
         run = new_run(config, owner=visitor.id, parent_id=parent.id, forked_at=round)
         run.begin_with(parent.records.dicts()[: round + 1])
         self._take_on((run,))
         return run
 
+    def _depth(self, run: Run) -> int:
+        """How many runs a run was continued from, one after the other."""
+        depth, above = 0, run
+        while above.parent_id and depth < _MOST_FORKS:
+            found = self.get(above.parent_id)
+            if found is None:
+                break
+            depth, above = depth + 1, found
+        return depth
+
     def import_run(self, data: bytes, visitor: Visitor) -> Run:
         """Keep an exported run, with its reference, as a visitor's. Raises Refused with what is wrong with it, StoreError."""
         imported = imports.read(data)
+        if self.limits.hosted:  # who continues it has it computed here
+            for each in imports.with_reference(imported):
+                try:
+                    admission.check(each.config, limits=self.limits)
+                except ConfigError as error:
+                    raise Refused(str(error)) from error
         kept: Run | None = None
         for each in reversed(imports.with_reference(imported)):  # the reference first: the other one names it
             run = new_run(each.config, owner=visitor.id, reference=kept, is_reference=each is not imported)

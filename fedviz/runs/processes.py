@@ -48,7 +48,7 @@ class ProcessExecutor:
         self._waiting: list[Worker] = []
         self._wanted = 0  # by runs that wait for one
         self._working: dict[str, int] = {}
-        self._error: OSError | None = None
+        self._error: OSError | RuntimeError | None = None
         self._closed = False
         # Workers are all started by this one thread: Linux ends them when the thread that started them ends.
         threading.Thread(target=self._keep_spare, name="fedviz-workers", daemon=True).start()
@@ -156,7 +156,7 @@ class ProcessExecutor:
                     return
             try:
                 worker, self._error = Worker(), None
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # no more processes or threads: for now
                 _log.error("No worker can be started: %s", error)
                 self._error = error
                 with self._changed:
@@ -174,7 +174,7 @@ class Worker:
     """A process, and what it says. One thread at a time uses it."""
 
     def __init__(self) -> None:
-        """Starts it. Raises OSError."""
+        """Starts it. Raises OSError, or RuntimeError where the system gives no thread."""
         package = str(Path(fedviz.__file__).parents[1])
         path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
         # One thread each: several runs share the cores, and a run is the same wherever it computes.
@@ -188,7 +188,12 @@ class Worker:
         )
         self.ready = False  # to be given work: PyTorch is imported
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # lines; empty at the end
-        threading.Thread(target=self._listen, name="fedviz-worker-says", daemon=True).start()
+        try:
+            threading.Thread(target=self._listen, name="fedviz-worker-says", daemon=True).start()
+        except RuntimeError:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     @property
     def process_id(self) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
+
+from starlette.requests import cookie_parser
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -51,11 +52,9 @@ class VisitorCookie:
 
 
 def _has_secret(headers: dict[bytes, bytes]) -> bool:
-    try:
-        cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-    except CookieError:
-        return False
-    return NAME in cookies and is_secret(cookies[NAME].value)
+    # Forgiving: other programs on the same host may have set cookies of any form.
+    cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+    return is_secret(cookies.get(NAME, ""))
 
 
 def _new_cookie(headers: dict[bytes, bytes], scheme: str) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedviz.runs import LOCAL, Refused, RunState, imports
+from fedviz.runs import LOCAL, Limits, Refused, RunState, imports
 from tests.runs.fakes import config, until
 
 COSTS = {"gradient_evaluations": 0, "probe_evaluations": 0, "floats_up": 0, "floats_down": 0, "seconds": 0.0}
@@ -161,3 +161,19 @@ def test_an_imported_run_can_be_continued_only_as_it_was_recorded(start):
     until(lambda: not run.live, 30)
     assert run.state is RunState.FAILED
     assert "round 0, computed again, is not what was recorded" in run.message
+
+
+def test_records_with_ever_new_names_are_refused(start):
+    """Each name would become a column as long as the run: a small file could take all memory."""
+    values = exported()
+    for record in values["records"]:
+        record["diagnostics"] = {f"name_{record['round']}_{number}": 1.0 for number in range(30)}
+    with pytest.raises(Refused, match=r"its records have 15\d kinds of numbers, allowed are 128"):
+        start().import_run(as_file(values), LOCAL)
+
+
+def test_a_server_for_strangers_takes_no_run_that_it_would_not_compute(start):
+    limits = Limits(hosted=True, rounds=3)
+    with pytest.raises(Refused, match="4 rounds; this server allows 3"):
+        start(limits=limits).import_run(as_file(exported()), LOCAL)
+    assert start(limits=Limits(rounds=3)).import_run(as_file(exported()), LOCAL).round == 4

@@ -218,3 +218,15 @@ def test_old_runs_expire_unless_they_are_published_or_live(start):
     manager._delete_expired(-1)  # as if the hour were over
     assert {row.id for row in manager._store.listed(None)} == {kept.id, live.id}
     assert manager._store.load(old.reference.id) is None
+
+
+def test_runs_are_continued_from_one_another_so_often_and_no_more(start, monkeypatch):
+    monkeypatch.setattr("fedviz.runs.manager._MOST_FORKS", 2)
+    manager = start()
+    run = manager.submit(config(rounds=3))
+    until(lambda: not run.live)
+    for rounds in (4, 5):
+        run = manager.fork(run.id, 2, config(rounds=rounds))
+        until(lambda run=run: not run.live)
+    with pytest.raises(Refused, match="continued 2 times"):
+        manager.fork(run.id, 2, config(rounds=6))

@@ -55,6 +55,11 @@ def test_a_visitor_with_a_cookie_keeps_it():
     assert ("cache-control", "public") in headers
 
 
+@pytest.mark.parametrize("other", ['a={"x":1,"y":2}', "a=b c", "x[1]=2", "flag", "a@b=1"])
+def test_odd_cookies_of_other_programs_on_the_host_cost_nobody_their_runs(other):
+    assert cookies(ask(accept="text/html", cookie=f"{other}; {NAME}={SECRET}")) == []
+
+
 @pytest.mark.parametrize("value", ["", "short", "A" * 44, "<script>", "A" * 42 + "."])
 def test_a_cookie_of_another_form_is_replaced(value):
     assert len(cookies(ask(accept="text/html", cookie=f"{NAME}={value}"))) == 1

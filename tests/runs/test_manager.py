@@ -503,7 +503,7 @@ while True:
 """
 
 
-def test_a_killed_server_loses_no_more_than_its_last_moments_and_the_runs_are_interrupted(path, start):
+def test_a_killed_server_loses_at_most_a_second_and_the_runs_are_interrupted(path, start):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER, str(path)], stdout=subprocess.PIPE, text=True, env=environment
@@ -522,10 +522,9 @@ def test_a_killed_server_loses_no_more_than_its_last_moments_and_the_runs_are_in
     found = manager.get(quick)
     assert found.state is RunState.INTERRUPTED
     assert found.message.startswith(f"Interrupted after round {found.round}: ")
-    # One second is what is promised; a machine that is busy with other tests gets another one.
-    before = max(done for _, done, when in seen if when <= seen[-1][2] - 2)
-    assert before > 20
-    assert found.round >= before
+    a_second_before = max(done for _, done, when in seen if when <= seen[-1][2] - 1)
+    assert a_second_before > 20
+    assert found.round >= a_second_before
     assert found.records.dicts() == [record(round) for round in range(found.round + 1)]
     assert manager.get(slow).state is RunState.INTERRUPTED
     assert rounds_of(manager.get(slow)) == [0, 1, 2, 3, 4]

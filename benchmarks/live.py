@@ -45,6 +45,10 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.asyncio.client import ClientConnection, connect
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from fedviz.ui.feed import unpacked  # noqa: E402 - found now
+
 PAGE = Path(__file__).with_name("LIVE.md")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TICK = 0.75  # seconds, as in fedviz/ui/live.py
@@ -197,8 +201,11 @@ class Viewer:
         if kind == "exception":
             raise RuntimeError(f"The page shows an error: {content.message}")
         if kind == "bidi_component":
-            if content.bytes:
-                self.charts[content.id.rsplit("-", 1)[-1]] = content.bytes
+            key = content.id.rsplit("-", 1)[-1]
+            if key == "feed":
+                self.charts.update(unpacked(content.bytes))
+            elif content.bytes:
+                self.charts[key] = content.bytes
         elif kind == "progress":
             self.progress = content.text
         elif kind == "markdown":

@@ -29,6 +29,17 @@ export function show({ data, parentElement }) {
   return () => { host.chart?.close(); host.chart = null; };
 }
 
+/* Hands each of the new figures to the chart with its key; see fedviz/ui/live_plotly.py for how they come. */
+export function feed(data) {
+  const bytes = new DataView(data.buffer, data.byteOffset, data.byteLength);
+  for (let at = 0; at < data.length;) {
+    const keyEnd = at + 1 + data[at], begin = keyEnd + 4, end = begin + bytes.getUint32(keyEnd, true);
+    const key = String.fromCharCode(...data.subarray(at + 1, keyEnd));
+    for (const chart of charts) if (chart.key === key) chart.receive(data.subarray(begin, end));
+    at = end;
+  }
+}
+
 class Chart {
   constructor(host) {
     this.host = host;
@@ -69,6 +80,7 @@ class Chart {
   }
 
   update(figure) {
+    this.key = figure.key;
     this.next = figure;
     if (this.busy) return; // the drawing in progress goes on with the newest figure
     this.busy = true;

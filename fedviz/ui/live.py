@@ -1,58 +1,49 @@
-"""The main area: state, buttons, progress and charts of one run, redrawn while it computes.
+"""The main area: state, buttons, progress and charts of one run, brought up to date while it computes.
 
-All of it is one Streamlit fragment with a timer, which the page drops when the run ends. It only reads; buttons act through
-callbacks on the run manager, so nothing here waits for anything.
+Everything that can be seen is drawn by the page. A Streamlit fragment with a timer, the tick, then writes what changes with every
+round, and has the page drawn again when anything else did. Both only read; buttons act through callbacks on the run manager, so
+nothing here waits for anything.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from fedviz import figures
-from fedviz.figures import Figure
-from fedviz.problems import Classification
 from fedviz.runs.run import Run
-from fedviz.ui import actions, words
+from fedviz.ui import actions, charts, words
 from fedviz.ui.actions import PACES
 from fedviz.ui.controls import Form
 from fedviz.ui.fork import fork_button
-from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
-from fedviz.ui.once import Once
 from fedviz.ui.shown import Shown, recorded_default
 
 SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that round."
 RESUMES = "Goes on from the last checkpoint, as the same run, to the same curves as if it had never ended."
 EMBEDDED = "A finished run of the default settings, recorded earlier."
-LAST_ROW = 400  # px, of both charts in it: two panels over one another under a legend of several lines
 TICK = 0.75  # seconds between two looks at a live run
 MOMENT = 0.25  # seconds in which all viewers of a running run see the same, so that its charts are made once for all
-
-once = Once(most=256)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What one full run of the page has found; ticks look at the same run again."""
+    """What the page has found; ticks look at the same run again."""
 
-    address: str | None  # the run that the address names, whether there is one or not
     run: Run | None  # None: nothing was run yet
     shown: Shown | None  # the recorded default where there is no run
     previous: Shown | None  # drawn faint
     form: Form
     changed: bool  # the controls no longer say what the run has
     embedded: bool
-    offered: str | None = None  # a run that was offered in place of the one that Run would start
     not_yours: str = ""  # why the visitor cannot control the run
 
 
 @dataclass(frozen=True)
 class Now:
-    """How the run stands at this tick."""
+    """How the run stands."""
 
     state: str
     live: bool
@@ -82,46 +73,70 @@ def _end(run: Run) -> str:
     return f"{name}: {message}"
 
 
+@dataclass
+class Stage:
+    """What was drawn, for the ticks to compare with, and the places that they write to."""
+
+    now: Now
+    shown: Shown | None
+    cursor: int | None
+    progress: DeltaGenerator
+    charts: charts.Drawn | None  # None: nothing was ever run, or they are those from before
+
+
 def show(scene: Scene) -> None:
     """The main area, with a timer while the run is live."""
-    live = scene.run is not None and scene.run.live
-    st.fragment(_tick, run_every=TICK if live else None)(scene, live)
+    stage = _stage(scene)
+    if stage.now.live:
+        with st.container(key="unseen"):
+            st.fragment(_tick, run_every=TICK)(scene, stage)
 
 
-def _tick(scene: Scene, live: bool) -> None:
+def _stage(scene: Scene) -> Stage:
+    """Draw everything."""
     run = scene.run
-    if actions.run_id() != scene.address or st.session_state.get("offered") != scene.offered:
-        st.rerun()  # Run was pressed: the page now shows another run, or asks whether it should
-    if run is not None and run.live:
-        run_manager().watch(run.id)
-    elif run is not None and not run.foreign and actions.run_or_none(run.id) not in (None, run):
-        st.rerun()  # it was resumed: the manager has it anew
     # The state before the records: a run that has ended by now has all its records in place.
     now = Now.of(scene)
     shown = _look(run, now) if run else scene.shown
     cursor = None
     if scene.embedded:
         _headline(scene, now)
-        _progress(scene, shown)
+        progress = st.empty()
     else:
         with st.container(key="controls", horizontal=True, vertical_alignment="center", gap="small"):
             _buttons(scene, now)
             _pace(scene, now.live)
-            with st.container(key="progress"):
-                _progress(scene, shown)
+            progress = st.container(key="progress").empty()
         with st.container(key="standing", horizontal=True, vertical_alignment="center", gap="small"):
             _headline(scene, now)
             if shown and shown.last_round and (not now.live or now.state == "paused"):
                 cursor = _scrubber(shown)
                 if run is not None:
                     fork_button(scene.form, run, shown.last_round if cursor is None else cursor)
-    before = scene.previous or recorded_default()
+    _progress(progress, scene, shown)
+    drawn, before = None, scene.previous or recorded_default()
     if shown is not None and len(shown.records):
-        _charts(shown, scene.previous, cursor)
+        drawn = charts.draw(shown, scene.previous, cursor)
     elif now.live and before is not None:
-        _charts(before, None, None)  # until the new run has its first record
-    if live and not now.live:
-        st.rerun()  # it has ended: the full page drops the timer
+        charts.draw(before, None, None)  # until the new run has its first record
+    return Stage(now, shown, cursor, progress, drawn)
+
+
+def _tick(scene: Scene, stage: Stage) -> None:
+    """Write what a round changes. Streamlit takes 0.2 ms and more for each element written, so it is not the page once more."""
+    run = scene.run
+    assert run is not None  # else there is no timer
+    if run.live:
+        run_manager().watch(run.id)
+    now = Now.of(scene)
+    shown = _look(run, now)
+    if now != stage.now or (now.state != "running" and stage.shown and shown.extent != stage.shown.extent):
+        st.rerun()  # buttons, words and slider stand otherwise
+    _progress(stage.progress, scene, shown)
+    places = stage.charts
+    if charts.feed(places, shown, scene.previous, stage.cursor) if places else not len(shown.records):
+        return
+    st.rerun()  # the first records are there, or a chart more
 
 
 def _look(run: Run, now: Now) -> Shown:
@@ -129,7 +144,7 @@ def _look(run: Run, now: Now) -> Shown:
     if now.state != "running":
         return Shown.of(run)
     moment = int(time.monotonic() / MOMENT)
-    shown: Shown = once(("shown", run.id, moment), lambda: Shown.of(run))
+    shown: Shown = charts.once(("shown", run.id, moment), lambda: Shown.of(run))
     return shown
 
 
@@ -205,10 +220,10 @@ def _pace(scene: Scene, live: bool) -> None:
     )
 
 
-def _progress(scene: Scene, shown: Shown | None) -> None:
+def _progress(place: DeltaGenerator, scene: Scene, shown: Shown | None) -> None:
     """A bar, and "round 143 of 300 · 212 rounds/s · 1 s left · CPU"."""
     if shown is None:
-        st.progress(0.0, "No rounds yet")
+        place.progress(0.0, "No rounds yet")
         return
     run, done, planned = scene.run, shown.last_round, shown.config.rounds
     parts = [f"round {done:,} of {planned:,}"]
@@ -219,7 +234,7 @@ def _progress(scene: Scene, shown: Shown | None) -> None:
             parts.append(f"{words.duration(run.seconds_left)} left")
     if run is not None and run.device:
         parts.append(run.device)
-    st.progress(min(1.0, done / planned), " · ".join(parts))
+    place.progress(min(1.0, done / planned), " · ".join(parts))
 
 
 def _scrubber(shown: Shown) -> int | None:
@@ -232,103 +247,3 @@ def _scrubber(shown: Shown) -> int | None:
     st.session_state[seen] = last
     chosen = min(st.slider("Look at round", 0, planned, key=key, help=SCRUBBER_HELP, width=280), last)
     return chosen if chosen < last else None
-
-
-def _charts(shown: Shown, previous: Shown | None, cursor: int | None) -> None:
-    """Loss and accuracy, then why, then who."""
-    views = [view for view in (shown.view, shown.reference_view, previous and previous.before(shown)) if view]
-    extent = (shown.extent, previous and previous.extent, cursor)
-    left, right = st.columns(2)
-    with left, _card("loss", height="stretch"):
-        with _tools("loss"):
-            # The objective of an analytic problem chooses its scale itself: it falls, or rises, by many powers of ten.
-            choice = isinstance(shown.config.problem, Classification)
-            log = choice and _option("loss_scale", {"linear": "Linear", "log": "Log"}) == "log"
-            _help("loss", words.measured_on(shown.config))
-        _draw(shown, once(("loss", extent, log), lambda: figures.loss(views, cursor=cursor, log=log)), "loss")
-    with right, _card("accuracy", height="stretch"):
-        with _tools("accuracy"):
-            _help("accuracy", words.measured_on(shown.config))
-        _draw(shown, once(("accuracy", extent), lambda: figures.accuracy(views, cursor=cursor)), "accuracy")
-    _decomposition(shown, cursor)
-    alone = (shown.extent, cursor)
-    windows = once(("windows", alone), lambda: figures.windows(shown.view, cursor=cursor))
-    if windows is not None:
-        with _card("windows"):
-            with _tools("windows"):
-                _help("windows")
-            _draw(shown, windows, "windows")
-    left, right = st.columns(2)
-    with left, _card("participation", height="stretch"):
-        with _tools("participation"):
-            _help("participation")
-        taken = once(("taken", shown.key), lambda: figures.Taken(shown.view))
-        participation = once(("participation", alone), lambda: figures.participation(shown.view, cursor, taken))
-        _draw(shown, participation, "participation", LAST_ROW)
-    with right, _card("heterogeneity", height="stretch"):
-        with _tools("heterogeneity"):
-            _help("heterogeneity")
-        heterogeneity = once(("heterogeneity", alone), lambda: figures.heterogeneity(shown.view, cursor=cursor))
-        _draw(shown, heterogeneity, "heterogeneity", LAST_ROW)
-
-
-def _decomposition(shown: Shown, cursor: int | None) -> None:
-    """The heart of the page: where the server's error comes from."""
-    with _card("decomposition"):
-        reading = st.container(key="reading")
-        with st.container(key="decomposition-chart"):
-            with _tools("decomposition"):
-                log = _option("scale", {"log": "Log", "linear": "Linear"}) == "log"
-                relative = _option("size", {"absolute": "Absolute", "relative": "Relative"}) == "relative"
-                theory = _option("split", {"telescoped": "As measured", "theory": "As in theory"}) == "theory"
-            split: Literal["telescoped", "theory"] = "theory" if theory else "telescoped"
-            scale: Literal["log", "linear"] = "log" if log else "linear"
-            view, reference, extent = shown.view, shown.reference_view, (shown.extent, cursor, relative, split)
-            sentence = once(
-                ("reading", extent),
-                lambda: figures.reading(view, cursor, relative=relative, split=split, reference=reference),
-            )
-            reading.markdown(f"**{words.escape(sentence)}**", help=words.CHART_HELP["decomposition"])
-            figure = once(
-                ("decomposition", extent, scale),
-                lambda: figures.decomposition(
-                    view, reference, scale=scale, relative=relative, split=split, cursor=cursor
-                ),
-            )
-            _draw(shown, figure, "decomposition", 360)
-        gradients, probes = (shown.records.last(f"costs.{name}_evaluations") for name in ("gradient", "probe"))
-        if cost := words.probe_share(gradients, probes):
-            st.caption(cost)
-
-
-def _card(name: str, height: Literal["content", "stretch"] = "content") -> Any:
-    return st.container(border=True, key=f"card-{name}", height=height)
-
-
-def _tools(name: str) -> Any:
-    """What stands in the row of a chart's title, at its right."""
-    return st.container(key=f"tools-{name}", horizontal=True, width="content")
-
-
-def _help(name: str, further: str = "") -> None:
-    st.markdown("&nbsp;", help=f"{words.CHART_HELP[name]} {further}".strip())
-
-
-def _option(name: str, choices: dict[str, str]) -> str:
-    """A small choice of how to draw; it redraws the charts and nothing else."""
-    chosen = st.segmented_control(
-        name.replace("_", " "),
-        list(choices),
-        default=next(iter(choices)),
-        key=f"draw_{name}",
-        bind="query-params",  # a reload, and whoever gets the link, sees it drawn the same
-        required=True,
-        format_func=choices.__getitem__,
-        label_visibility="collapsed",
-    )
-    return str(chosen)
-
-
-def _draw(shown: Shown, figure: Figure, key: str, height: int = 250) -> None:
-    figure = figures.marked(figure, shown.forked_at, f"dotted line: continued from round {shown.forked_at}")
-    live_plotly(figure, key=key, height=height)

@@ -4,6 +4,9 @@ Streamlit 1.67 takes a plotly chart away and makes a new one whenever its data c
 and hands new data to `Plotly.react`; every tick carries the whole (decimated) figure, so that a lost or merged message
 costs nothing. The message is two bytes of height and compressed JSON, made once for all viewers of a figure.
 
+A tick of a live page brings the messages of all its charts in one element, the feed, which shows nothing itself: it hands each to
+the chart with its key; see feed.py.
+
 The code is `static/live_plotly.js` with its style sheet, which the browser fetches once, together with plotly.js
 (`static/plotly-basic.min.js`, npm plotly.js-basic-dist-min 4.1.1, MIT): what is given to `js=` rides in every message.
 
@@ -29,6 +32,7 @@ from pathlib import Path
 import streamlit as st
 
 from fedviz.figures import Figure
+from fedviz.ui.feed import packed
 
 STATIC = Path(__file__).resolve().parents[2] / "static"
 
@@ -39,8 +43,10 @@ def _version() -> str:
     return hashlib.sha256(code).hexdigest()[:12]
 
 
-_LOADER = """
+_CODE = """
 const code = import(new URL("app/static/live_plotly.js?v=%s", document.baseURI.replace(/[^/]*$/, "")).href);
+"""
+_CHART = """
 export default function (component) {
   let close = () => {};
   let gone = false;
@@ -54,9 +60,17 @@ export default function (component) {
 }
 """
 
-_component = st.components.v2.component(
-    "fedviz_live_plotly", html='<div class="live-chart"></div>', js=_LOADER % _version(), isolate_styles=False
+_FEED = """
+export default function ({ data }) {
+  if (data?.length) code.then((module) => module.feed(data)).catch(() => {});  // the charts themselves say what is wrong
+}
+"""
+
+_load = _CODE % _version()
+_chart = st.components.v2.component(
+    "fedviz_live_plotly", html='<div class="live-chart"></div>', js=_load + _CHART, isolate_styles=False
 )
+_feed = st.components.v2.component("fedviz_live_feed", html="<span></span>", js=_load + _FEED, isolate_styles=False)
 
 
 def live_plotly(figure: Figure, *, key: str, height: int = 270) -> None:
@@ -64,7 +78,12 @@ def live_plotly(figure: Figure, *, key: str, height: int = 270) -> None:
 
     height: px, title and legend included; where these wrap, the chart grows so that the plot keeps most of that.
     """
-    _component(key=key, height="content", data=_message(figure, key, height))
+    _chart(key=key, height="content", data=_message(figure, key, height))
+
+
+def feed_plotly(figures: dict[str, tuple[Figure, int]]) -> None:
+    """Give new figures, with their heights, to charts that are shown, by their keys."""
+    _feed(key="feed", data=packed({key: _message(figure, key, height) for key, (figure, height) in figures.items()}))
 
 
 @lru_cache(maxsize=256)

@@ -44,14 +44,12 @@ def simulate() -> None:
     parent = actions.run_or_none(run.parent_id) if run else None
     previous = parent or (actions.run_before(run) if run else None)
     scene = Scene(
-        address=actions.run_id(),
         run=run,
         shown=None if run else recorded_default(),
         previous=Shown.of(previous) if previous and previous is not run else None,
         form=form,
         changed=_changed(form, run),
         embedded=embedded,
-        offered=st.session_state.get("offered"),
         not_yours=not_yours(run),
     )
     shown = Shown.of(run) if run else scene.shown

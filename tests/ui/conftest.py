@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from fedviz.runs.manager import RunManager
 from fedviz.runs.run import Run
 from fedviz.ui import manager
+from fedviz.ui.feed import unpacked
 from tests.runs.fakes import Local
 
 ROOT = Path(__file__).parents[2]
@@ -85,5 +86,9 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 def charts(page: AppTest) -> dict[str, Any]:
     """The plotly specification of each chart, by its key, as the browser gets it."""
-    messages = (json.loads(zlib.decompress(each.proto.bytes[2:])) for each in page.get("bidi_component"))
-    return {message["key"]: message["spec"] for message in messages}
+    elements = [each.proto for each in page.get("bidi_component")]
+    messages = [each.bytes for each in elements if not each.id.endswith("-feed")]
+    for each in elements:  # a tick that came after, as the browser draws it
+        messages += unpacked(each.bytes).values() if each.id.endswith("-feed") else []
+    figures = (json.loads(zlib.decompress(message[2:])) for message in messages)
+    return {figure["key"]: figure["spec"] for figure in figures}

@@ -5,11 +5,12 @@ Starts the server as a user does, opens a configuration by its link, presses Run
     growth    one viewer of a run with 200, 2,000 and 20,000 rounds behind it: bytes and server time of a tick
     load      no, 1, 5 and 20 viewers while a run of 20,000 rounds computes as fast as it can; then two runs with 20 viewers
     browser   one real Chromium: what it has drawn in every frame for 12 seconds
-    --soak    20 viewers for so many minutes: memory of the server
+
+or, with --soak MINUTES, whether the server's memory stays flat: 20 viewers of a run at ten rounds a second, and nothing else.
 
 A viewer speaks Streamlit's protocol over a websocket and asks for a tick every 0.75 s, as the page's timer does; its latency is from
 there to the end of the answer. Nothing is drawn, so twenty of them cost this machine little. What a chart holds must have grown
-between a viewer's first and last tick, or the measurement is refused. `--save` writes benchmarks/LIVE.md.
+between a viewer's first and last tick, or the measurement is refused. `--save` writes benchmarks/LIVE.md, or LIVE-MEMORY.md.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ sys.path.insert(0, str(ROOT))
 from fedviz.ui.feed import unpacked  # noqa: E402 - found now
 
 PAGE = Path(__file__).with_name("LIVE.md")
+MEMORY_PAGE = Path(__file__).with_name("LIVE-MEMORY.md")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TICK = 0.75  # seconds, as in fedviz/ui/live.py
 GROWTH = (200, 2_000, 20_000)
@@ -63,6 +65,7 @@ MOST_BYTES = 100_000
 MOST_LATENCY = {"process": 150, "thread": 300}  # ms, p95 with 20 viewers
 MOST_LATENCY_OF_TWO = 500
 MOST_SLOWDOWN = 0.15
+MOST_MEMORY = 1.1  # at the end, against that after two minutes
 
 
 def settings(rounds: int, seed: int) -> dict[str, Any]:
@@ -366,11 +369,10 @@ class Measured:
     executor: str
     growth: list[Row] = field(default_factory=list)
     load: list[Row] = field(default_factory=list)
-    soak: list[tuple[float, float]] = field(default_factory=list)  # (minutes, MB)
     frames: dict[str, float] | None = None
 
 
-async def measured(executor: str, server: Server, seconds: float, soak: float) -> Measured:
+async def measured(executor: str, server: Server, seconds: float) -> Measured:
     found = Measured(executor)
     for rounds in GROWTH:
         row, run = await growth(server, seconds, rounds)
@@ -384,8 +386,6 @@ async def measured(executor: str, server: Server, seconds: float, soak: float) -
     for count in VIEWERS:
         viewers += [await Viewer.at(server, **query) for _ in range(count - len(viewers))]
         found.load.append(await measure(f"{count} viewers", server, viewers, seconds, [run]))
-    if soak:
-        found.soak = await soaked(server, viewers, run, soak)
     other = await start(server, 3 * GROWTH[-1], seed=7)
     await other.until(10)
     found.load.append(await measure("2 runs, 20 viewers", server, viewers[:10] + [
@@ -394,16 +394,18 @@ async def measured(executor: str, server: Server, seconds: float, soak: float) -
     return found
 
 
-async def soaked(server: Server, viewers: list[Viewer], run: Viewer, minutes: float) -> list[tuple[float, float]]:
-    """Memory of the server, each half minute, while the run is held at ten rounds a second."""
+async def soaked(server: Server, minutes: float) -> list[tuple[float, float]]:
+    """(minutes, MB of the server) each half minute, while 20 viewers watch a run that is held at ten rounds a second."""
+    run = await start(server, GROWTH[-1], seed=11)
     await run.pace("10/s")
+    query = {"run": parse_qs(run.query)["run"][0]}
+    viewers = [run, *[await Viewer.at(server, **query) for _ in range(VIEWERS[-1] - 1)]]
     begun = time.monotonic()
     memory = [(0.0, server.megabytes())]
     while time.monotonic() - begun < 60 * minutes:
         await asyncio.gather(*(v.watch(30, TICK * i / len(viewers)) for i, v in enumerate(viewers)))
         memory.append(((time.monotonic() - begun) / 60, server.megabytes()))
         print(f"{memory[-1][0]:.1f} minutes: {memory[-1][1]:.0f} MB", flush=True)
-    await run.pace("max")
     return memory
 
 
@@ -476,26 +478,46 @@ def bars(found: Measured) -> list[list[str]]:
     ]  # fmt: skip
     if found.frames:
         checked.append(("frames without a drawn chart in 12 s", found.frames["blank"], 0, "{:.0f}"))
-    if found.soak:
-        settled = [megabytes for minutes, megabytes in found.soak if minutes >= 2] or [found.soak[-1][1]]
-        checked.append(
-            ("memory of the server at the end against after two minutes", settled[-1] / settled[0], 1.1, "{:.2f} times")
-        )
     return [
         [what, form.format(value), form.format(most), "yes" if value <= most else "**no**"]
         for what, value, most, form in checked
     ]
 
 
-def page(all_found: list[Measured], load: float) -> str:
+def machine(load: float) -> str:
+    """Where it was measured, and when."""
     processor = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         platform.processor(),
     ) if Path("/proc/cpuinfo").exists() else platform.processor()  # fmt: skip
-    parts = [
-        "# How live pages stream\n\nMade by `python benchmarks/live.py --save`, which says what is measured and how. "
+    return (
         f"On {processor}, {os.cpu_count()} cores, load {load:.1f} before it began, Python {platform.python_version()}, "
         f"{time.strftime('%Y-%m-%d')}. Server, viewers and browser share the machine."
+    )
+
+
+def memory_page(found: dict[str, list[tuple[float, float]]], load: float) -> str:
+    """How much memory the server had, by executor."""
+    parts = [
+        "# Memory of a server that streams\n\nMade by `python benchmarks/live.py --soak MINUTES --save`: 20 viewers of one run at ten "
+        f"rounds a second. {machine(load)}"
+    ]
+    for executor, memory in found.items():
+        settled = next((megabytes for minutes, megabytes in memory if minutes >= 2), memory[-1][1])
+        ratio = memory[-1][1] / settled
+        parts.append(f"## Executor `{executor}`")
+        parts.append(
+            f"At the end {ratio:.2f} times that after two minutes; allowed {MOST_MEMORY:.2f} times: "
+            f"{'holds' if ratio <= MOST_MEMORY else '**does not hold**'}."
+        )
+        parts.append(table(["minutes", "server, MB"], [[f"{m:.1f}", f"{mb:.0f}"] for m, mb in memory]))
+    return "\n\n".join(parts) + "\n"
+
+
+def page(all_found: list[Measured], load: float) -> str:
+    parts = [
+        "# How live pages stream\n\nMade by `python benchmarks/live.py --save`, which says what is measured and how. "
+        f"{machine(load)}"
     ]
     for found in all_found:
         parts.append(f"## Executor `{found.executor}`")
@@ -515,8 +537,6 @@ def page(all_found: list[Measured], load: float) -> str:
                 f"Chromium, {FRAMES} s: {found.frames['frames']:.0f} frames, {found.frames['blank']:.0f} of them without all five "
                 f"charts; {1e3 * TICK * found.frames['busy']:.0f} ms of its main thread a tick."
             )
-        if found.soak:
-            parts.append(table(["minutes", "server, MB"], [[f"{m:.1f}", f"{mb:.0f}"] for m, mb in found.soak]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -524,23 +544,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executors", nargs="+", default=["thread", "process"], choices=["thread", "process"])
     parser.add_argument("--seconds", type=float, default=8, help="how long each number is measured (default: 8)")
-    parser.add_argument("--soak", type=float, default=0, metavar="MINUTES", help="20 viewers for so long")
-    parser.add_argument("--save", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--soak", type=float, default=0, metavar="MINUTES", help="only watch memory, for so long")
+    parser.add_argument("--save", action="store_true", help=f"write {PAGE.name} or {MEMORY_PAGE.name}")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped."))  # and with it the server
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
     print(f"load before it begins: {load:.1f}", flush=True)
+    if options.soak:
+        memory = {}
+        for executor in options.executors:
+            with serving(executor) as server:
+                memory[executor] = asyncio.run(soaked(server, options.soak))
+        put(memory_page(memory, load), MEMORY_PAGE, options.save)
+        return
     found = []
     for executor in options.executors:
         print(f"\n{executor}: {', '.join(HEAD[1:])}", flush=True)
         with serving(executor) as server:
-            result = asyncio.run(measured(executor, server, options.seconds, options.soak))
+            result = asyncio.run(measured(executor, server, options.seconds))
             result.frames = browser(server, asyncio.run(new_run(server)))
             found.append(result)
-    text = page(found, load)
+    put(page(found, load), PAGE, options.save)
+
+
+def put(text: str, path: Path, save: bool) -> None:
+    """Print it, and keep it where that is wanted."""
     print(f"\n{text}")
-    if options.save:
-        PAGE.write_text(text, encoding="utf-8")
+    if save:
+        path.write_text(text, encoding="utf-8")
 
 
 async def new_run(server: Server) -> str:

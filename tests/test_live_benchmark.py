@@ -45,3 +45,11 @@ def test_the_written_page_names_the_load_under_which_it_was_made():
     text = live.page([found()], load=0.3)
     assert "load 0.3 before it began" in text
     assert "## Executor `process`" in text
+
+
+@pytest.mark.parametrize(("end", "word"), [(165.0, "holds"), (166.0, "does not hold")])
+def test_memory_is_judged_against_that_after_two_minutes(end, word):
+    memory = [(0.0, 100.0), (2.0, 150.0), (30.0, end)]
+    text = live.memory_page({"thread": memory}, load=0.3)
+    assert word in text
+    assert ("not" in word) == ("does not hold" in text)

@@ -21,10 +21,11 @@ function plotly() {
   }));
 }
 
-export function show({ data, parentElement }) {
+export function show({ data, parentElement, setStateValue }) {
   const host = parentElement.querySelector(".live-chart");
   if (!host || !data) return () => {};
   host.chart ??= new Chart(host);
+  host.chart.tellFocus = (focus) => setStateValue("focus", focus);
   host.chart.receive(data);
   return () => { host.chart?.close(); host.chart = null; };
 }
@@ -113,7 +114,7 @@ class Chart {
       if (!this.listening && this.plot.on) {
         this.listening = true;
         this.plot.on("plotly_relayout", (change) => {
-          if (Object.keys(change).some((name) => /axis\d*\.range/.test(name))) { this.reset.hidden = false; this.redraw(); }
+          if (Object.keys(change).some((name) => /axis\d*\.range/.test(name))) { this.reset.hidden = false; this.redraw(); this.look(); }
         });
         this.plot.on("plotly_doubleclick", () => this.forgetZoom());
       }
@@ -123,7 +124,15 @@ class Chart {
 
   redraw() { if (this.shown) this.update(this.next ?? this.shown); }
 
-  forgetZoom() { this.zooms += 1; this.reset.hidden = true; this.redraw(); }
+  forgetZoom() { this.zooms += 1; this.reset.hidden = true; this.redraw(); this.look(null); }
+
+  /* Asks for all points of the rounds zoomed in on, where there are more of them than are drawn. */
+  look(focus = this.plot._fullLayout.xaxis.range.map((round, end) => Math.max(0, end ? Math.ceil(round) : Math.floor(round)))) {
+    if (focus && !this.shown.spec.data.some((trace) => trace.meta.thinned)) return;
+    if (JSON.stringify(focus) === JSON.stringify(this.focus ?? null)) return;
+    this.focus = focus;
+    this.tellFocus(focus);
+  }
 
   /* The figure as plotly gets it: arrays unpacked, the page's colours, hidden curves, panels that fit. */
   dressed(spec) {

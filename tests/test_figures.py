@@ -145,6 +145,43 @@ def test_no_trace_of_a_long_run_has_more_than_256_points():
             assert 0 < len(numbers(trace["x"])) == len(numbers(trace["y"])) <= 256
 
 
+def test_of_rounds_zoomed_in_on_every_one_is_drawn_and_outside_as_many_as_ever():
+    values = np.random.default_rng(1).standard_normal(6000)
+    rounds = np.arange(0, 12_000, 2)
+    plain, zoomed = drawing.kept(values), drawing.kept_of(rounds, values, (4001, 4400))
+    within = set(range(2000, 2202))  # rounds 4000 ... 4402: one at each side of them, too
+    assert set(zoomed.tolist()) == within | set(plain.tolist())
+    wide = drawing.kept_of(rounds, values, (1000, 9000))
+    assert 256 < len(wide) <= 512
+
+
+def test_a_curve_says_whether_it_has_more_points_than_it_draws():
+    rounds = np.arange(300)
+    thinned, whole = (drawing.curve(rounds[:n], np.sin(rounds[:n]), "loss") for n in (257, 256))
+    assert thinned["meta"]["thinned"]
+    assert "thinned" not in whole["meta"]
+
+
+def test_all_charts_over_rounds_draw_more_of_those_zoomed_in_on():
+    long = view(
+        [
+            record(r, [r % 4] if r else [], evaluation={"train_loss": 1.0 + r % 7, "test_accuracy": 0.5}, decomposition=parts(),
+                   diagnostics={"staleness": 2.0 + r % 3, "cold": 0.0})
+            for r in range(3000)
+        ],
+        rounds=3000,
+    )  # fmt: skip
+    zoomed = replace(long, focus=(1000, 1100))
+    drawn = [
+        figures.loss([zoomed]), figures.accuracy([zoomed]), figures.heterogeneity(zoomed),
+        figures.decomposition(zoomed, zoomed), figures.decomposition(zoomed, zoomed, scale="linear"),
+    ]  # fmt: skip
+    for figure in drawn:
+        for trace in figure.spec["data"]:
+            if trace["meta"].get("thinned"):
+                assert set(range(1000, 1101)) <= set(numbers(trace["x"])), trace["name"]
+
+
 # --- numbers in words -----------------------------------------------------------------------------------------------
 
 

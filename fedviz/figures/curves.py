@@ -16,7 +16,6 @@ from fedviz.figures.drawing import (
     cursor_lines,
     curve,
     figure,
-    kept,
     log_axis,
     measured,
     positive,
@@ -88,7 +87,7 @@ def _compare(
         name = f"{view.name}, previous run" if view.role == "previous" else view.name
         curves.append(
             curve(
-                rounds, values, name, drawn=drawn, cursor=cursor, unit=unit,
+                rounds, values, name, drawn=drawn, focus=view.focus, cursor=cursor, unit=unit,
                 line={"color": algorithm_colour(view.algorithm), "width": 2.5, "dash": ROLE_DASH[view.role]},
                 marker={"color": algorithm_colour(view.algorithm), "size": 6},
                 opacity=ROLE_OPACITY[view.role],
@@ -138,13 +137,20 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
             line = {"color": colour, "width": 2.5, "dash": dash}
             drawn = positive(values)
             curves.append(
-                curve(rounds, values, name, drawn=drawn, cursor=cursor, line=line, marker={"color": colour, "size": 6})
-            )
+                curve(
+                    rounds, values, name, drawn=drawn, focus=view.focus, cursor=cursor, line=line,
+                    marker={"color": colour, "size": 6},
+                )
+            )  # fmt: skip
             found = at(rounds, values, cursor)
             said.append(f"{name} {number(found[1] if found else None)}")
     if np.isfinite(largest).any():
         found = at(rounds, largest, cursor)
-        curves.append(readout(f"largest within {one_group}", number(found[1] if found else None), rounds, largest))
+        curves.append(
+            readout(
+                f"largest within {one_group}", number(found[1] if found else None), rounds, largest, focus=view.focus
+            )
+        )
     layout: dict[str, Any] = {
         "xaxis": rounds_axis(view.rounds),
         "yaxis": log_axis(shown, most=4),
@@ -155,7 +161,7 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
         line = {"color": STALENESS, "width": 2}
         curves.append(
             curve(
-                age_rounds, age, "average age of memories", keep=kept(age), cursor=cursor, line=line,
+                age_rounds, age, "average age of memories", focus=view.focus, cursor=cursor, line=line,
                 marker={"color": STALENESS, "size": 6}, yaxis="y2",
             )
         )  # fmt: skip
@@ -166,9 +172,10 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
             line = {"color": STALENESS, "width": 1.5, "dash": "dot"}
             curves.append(
                 curve(
-                    expected_rounds, expected["expected_staleness"], EXPECTED_AGE, line=line, mode="lines", yaxis="y2"
+                    expected_rounds, expected["expected_staleness"], EXPECTED_AGE, focus=view.focus, line=line,
+                    mode="lines", yaxis="y2",
                 )
-            )
+            )  # fmt: skip
             said.append(f"{EXPECTED_AGE} {number(float(expected['expected_staleness'][-1]))} rounds")
         layout["xaxis"]["anchor"] = "y2"
         layout["yaxis"]["domain"] = [0.56, 1]

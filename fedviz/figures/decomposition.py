@@ -44,7 +44,7 @@ from fedviz.figures.drawing import (
     cursor_lines,
     curve,
     figure,
-    kept,
+    kept_of,
     log_axis,
     measured,
     positive,
@@ -346,7 +346,7 @@ def _panel(
     Layers share their points, or they could not be stacked.
     """
     axes = _axes(column)
-    keep: NDArray[np.intp] | None = None if log else kept(probes.parts["total"])
+    keep: NDArray[np.intp] | None = None if log else kept_of(probes.rounds, probes.parts["total"], probes.view.focus)
     traces = []
     for part in shown:
         look, values = PARTS[part], probes.parts[part]
@@ -375,7 +375,11 @@ def _panel(
         meta: dict[str, Any] = {"now": _now(values, index)}
         if column:
             meta |= {"run": probes.view.name, "quiet": part == "participation"}
-        traces.append(curve(probes.rounds, values, name, drawn=drawn, keep=keep, meta=meta, **axes, **style))
+        traces.append(
+            curve(
+                probes.rounds, values, name, drawn=drawn, keep=keep, focus=probes.view.focus, meta=meta, **axes, **style
+            )
+        )
     return traces
 
 
@@ -393,7 +397,7 @@ def _ghost(reference: _Probes, index: int | None, *, log: bool) -> list[dict[str
     return [
         curve(
             reference.rounds, values, look.words, drawn=positive(values) if log else np.where(values < 0, 0.0, values),
-            meta={"run": reference.view.name, "now": _now(values, index)}, legendgroup="participation",
+            meta={"run": reference.view.name, "now": _now(values, index)}, legendgroup="participation", focus=reference.view.focus,
             mode="lines" if len(reference.rounds) > 1 else "lines+markers",
             line={"color": look.colour, "width": 2.5, "dash": "dot"}, marker={"color": look.colour, "size": 6},
         )
@@ -406,7 +410,7 @@ def _checks(probes: _Probes, column: int, cursor: int | None) -> list[dict[str, 
     if not known.any():
         return []
     rounds, check, error = probes.rounds[known], probes.check[known], np.nan_to_num(probes.check_error[known])
-    keep = kept(check)
+    keep = kept_of(rounds, check, probes.view.focus)
     found = at(rounds[keep], check[keep], cursor)
     now = "–"
     if found:
@@ -434,7 +438,7 @@ def _readouts(probes: _Probes, index: int | None) -> list[dict[str, Any]]:
         ("drift that noise causes", probes.noise_drift),
     )
     return [
-        readout(name, _now(values, index), probes.rounds, values)
+        readout(name, _now(values, index), probes.rounds, values, focus=probes.view.focus)
         for name, values in numbers
         if np.isfinite(values).any()
     ]

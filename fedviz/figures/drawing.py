@@ -87,6 +87,16 @@ def kept(values: ArrayLike, limit: int = MAX_POINTS) -> NDArray[np.intp]:
     return np.flatnonzero(chosen)
 
 
+def kept_of(rounds: NDArray[np.int64], values: ArrayLike, focus: tuple[int, int] | None) -> NDArray[np.intp]:
+    """As `kept`, with as many points again among the rounds zoomed in on, and one at each side of them."""
+    if focus is None or len(rounds) <= MAX_POINTS:
+        return kept(values)
+    first = max(0, int(np.searchsorted(rounds, focus[0])) - 1)
+    last = int(np.searchsorted(rounds, focus[1], side="right")) + 1
+    within = first + kept(np.asarray(values)[first:last])
+    return np.union1d(kept(values), within)
+
+
 def _bucket_width(count: int, buckets: int) -> int:
     """The smallest of 2, 3, 4, 6, 8, 12, 16, 24 ... with which so many buckets hold all."""
     step = 1
@@ -127,14 +137,17 @@ def curve(
     *,
     drawn: Array | None = None,
     keep: NDArray[np.intp] | None = None,
+    focus: tuple[int, int] | None = None,
     cursor: int | None = None,
     unit: str = "",
     meta: dict[str, Any] | None = None,
     **style: Any,
 ) -> dict[str, Any]:
-    """A line. `values` are as recorded; `drawn`, where given, is what stands on the paper instead."""
+    """A line. `values` are as recorded; `drawn`, where given, is what stands on the paper instead. `keep`: which points, where the
+    curve does not choose them itself. meta.thinned says that it has more of them than are drawn.
+    """
     y = values if drawn is None else drawn
-    keep = kept(y) if keep is None else keep
+    keep = kept_of(rounds, y, focus) if keep is None else keep
     found = at(rounds, values, cursor)
     write = percent if unit == "percent" else number
     trace = {
@@ -148,6 +161,8 @@ def curve(
         "meta": {"now": write(found[1] if found else None), "unit": unit, **(meta or {})},
         **style,
     }
+    if len(keep) < len(rounds):
+        trace["meta"]["thinned"] = True
     if drawn is not None and not np.array_equal(y[keep], values[keep], equal_nan=True):
         trace["customdata"] = typed(values[keep])
     return trace
@@ -158,9 +173,11 @@ def positive(values: Array) -> Array:
     return np.where(values > 0, values, np.nan)
 
 
-def readout(name: str, now: str, rounds: NDArray[np.int64], values: Array) -> dict[str, Any]:
+def readout(
+    name: str, now: str, rounds: NDArray[np.int64], values: Array, *, focus: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """Numbers to read in the legend, not a curve to draw; `now` is the one that stands there."""
-    return curve(rounds, values, name, visible=False, meta={"readout": True, "now": now})
+    return curve(rounds, values, name, focus=focus, visible=False, meta={"readout": True, "now": now})
 
 
 GAPS_NOTE = "gaps: zero or below, which a log scale cannot show"

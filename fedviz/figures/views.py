@@ -45,6 +45,9 @@ class RunView:
     clusters: NDArray[np.int64] | None = None  # [N] cluster of each client, for cluster methods
     window: int = 1  # P, after how many rounds the participation pattern repeats
     available: NDArray[np.bool_] | None = None  # [rounds, N] who is on duty in rounds 1 ... , where not all are
+    focus: tuple[int, int] | None = (
+        None  # the rounds that are zoomed in on: there more points are drawn, outside as many as ever
+    )
 
 
 @dataclass(frozen=True, eq=False)

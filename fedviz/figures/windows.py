@@ -51,7 +51,7 @@ def windows(view: RunView, *, cursor: int | None = None) -> Figure | None:
         shown.append(values)
         data.append(
             curve(
-                rounds, values, look.words, drawn=positive(values), mode="lines+markers", legendgroup=part,
+                rounds, values, look.words, drawn=positive(values), mode="lines+markers", legendgroup=part, focus=view.focus,
                 line={"color": look.colour, "width": 1 if total else 1.5, "dash": "solid" if total else "dot"},
                 marker={"color": look.colour, "symbol": look.symbol, "size": 5 if total else 8},
                 meta={"now": now}, zorder=-1 if total else 0,
@@ -61,7 +61,7 @@ def windows(view: RunView, *, cursor: int | None = None) -> Figure | None:
     if np.isfinite(interaction).any():
         now = number(float(interaction[index]))
         said.insert(-1, f"{PARTS['interaction'].words} {now}")
-        data.append(readout(PARTS["interaction"].words, now, rounds, interaction))
+        data.append(readout(PARTS["interaction"].words, now, rounds, interaction, focus=view.focus))
     length = int(columns["rounds"][index])
     gaps = any((values <= 0).any() for values in shown)
     return figure(

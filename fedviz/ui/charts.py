@@ -6,14 +6,15 @@ element that a tick writes, whether it changed or not, and the cards have over f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from fedviz import figures
-from fedviz.figures import Figure
+from fedviz.figures import Figure, RunView
 from fedviz.problems import Classification
 from fedviz.ui import words
 from fedviz.ui.live_plotly import feed_plotly, live_plotly
@@ -98,27 +99,57 @@ def feed(drawn: Drawn, shown: Shown, previous: Shown | None, cursor: int | None)
 
 def _figures(shown: Shown, previous: Shown | None, cursor: int | None) -> dict[str, Figure]:
     """By their names. Each is made once for all who look at the same records in the same way."""
-    view, reference = shown.view, shown.reference_view
-    views = [each for each in (view, reference, previous and previous.before(shown)) if each]
-    alone, extent = (shown.extent, cursor), (shown.extent, previous and previous.extent, cursor)
+    alone, compared = (shown.extent, cursor), (shown.extent, previous and previous.extent, cursor)
     log = _scale_of_loss_is_free(shown) and _chosen("loss_scale") == "log"
     scale: Literal["log", "linear"] = "log" if _chosen("scale") == "log" else "linear"
     relative, split = _sizes()
-    taken = once(("taken", shown.key), lambda: figures.Taken(view))
-    made: dict[str, Figure | None] = {
-        "loss": once(("loss", extent, log), lambda: figures.loss(views, cursor=cursor, log=log)),
-        "accuracy": once(("accuracy", extent), lambda: figures.accuracy(views, cursor=cursor)),
-        "decomposition": once(
-            ("decomposition", alone, relative, split, scale),
-            lambda: figures.decomposition(view, reference, scale=scale, relative=relative, split=split, cursor=cursor),
+    run, reference = shown.view, shown.reference_view
+    before = previous.before(shown) if previous else None
+    taken = once(("taken", shown.key), lambda: figures.Taken(run))
+
+    def made(name: str, look: Hashable, make: Callable[..., Any]) -> Any:
+        """`make` of the run, of its reference and of the run before; look: all else that the figure depends on."""
+        focus = _focus(name)
+
+        def views() -> list[RunView | None]:
+            return [view and (replace(view, focus=focus) if focus else view) for view in (run, reference, before)]
+
+        return once((name, look, focus), lambda: make(*views()))
+
+    found: dict[str, Figure | None] = {
+        "loss": made("loss", (compared, log), lambda *views: figures.loss(_there(views), cursor=cursor, log=log)),
+        "accuracy": made("accuracy", compared, lambda *views: figures.accuracy(_there(views), cursor=cursor)),
+        "decomposition": made(
+            "decomposition",
+            (alone, relative, split, scale),
+            lambda view, reference, _: figures.decomposition(
+                view, reference, scale=scale, relative=relative, split=split, cursor=cursor
+            ),
         ),
-        "windows": once(("windows", alone), lambda: figures.windows(view, cursor=cursor)),
-        "participation": once(("participation", alone), lambda: figures.participation(view, cursor, taken)),
-        "heterogeneity": once(("heterogeneity", alone), lambda: figures.heterogeneity(view, cursor=cursor)),
+        "windows": made("windows", alone, lambda view, *_: figures.windows(view, cursor=cursor)),
+        "participation": made("participation", alone, lambda view, *_: figures.participation(view, cursor, taken)),
+        "heterogeneity": made("heterogeneity", alone, lambda view, *_: figures.heterogeneity(view, cursor=cursor)),
     }
     forked = shown.forked_at
     note = f"dotted line: continued from round {forked}"
-    return {name: figures.marked(figure, forked, note) for name, figure in made.items() if figure is not None}
+    return {name: figures.marked(figure, forked, note) for name, figure in found.items() if figure is not None}
+
+
+def _there(views: Iterable[RunView | None]) -> list[RunView]:
+    return [view for view in views if view is not None]
+
+
+def _focus(name: str) -> tuple[int, int] | None:
+    """The rounds that the visitor has zoomed in on, where a chart has more to show of them; whatever the browser says."""
+    told = st.session_state.get(name)
+    focus = told.get("focus") if isinstance(told, Mapping) else None
+    if not isinstance(focus, list) or len(focus) != 2:
+        return None
+    first, last = focus
+    # No bool is meant, and no number beyond any round.
+    if type(first) is not int or type(last) is not int or not 0 <= first < last < 10**9:
+        return None
+    return first, last
 
 
 def _write(drawn: Drawn, shown: Shown, cursor: int | None) -> None:

@@ -77,8 +77,10 @@ def live_plotly(figure: Figure, *, key: str, height: int = 270) -> None:
     """Show a figure, in place where a chart with this key is already shown.
 
     height: px, title and legend included; where these wrap, the chart grows so that the plot keeps most of that.
+    Where the visitor zooms in on rounds of which the chart has more points than it draws, the page runs again and finds these
+    rounds in `st.session_state[key]["focus"]`, as [first, last].
     """
-    _chart(key=key, height="content", data=_message(figure, key, height))
+    _chart(key=key, height="content", data=_message(figure, key, height), on_focus_change=lambda: None)
 
 
 def feed_plotly(figures: dict[str, tuple[Figure, int]]) -> None:

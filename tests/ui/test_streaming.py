@@ -7,6 +7,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from fedviz.config import SimulationConfig
+from fedviz.runs.manager import RunManager
+from fedviz.runs.store import RunStore
+from fedviz.runs.visitor import LOCAL
+from tests.ui.conftest import until
 from tests.ui.test_browser import Server, Visit, browser, server  # noqa: F401  (fixtures)
 
 pytestmark = pytest.mark.browser
@@ -79,6 +84,38 @@ def test_a_live_chart_grows_in_place_and_keeps_zoom_and_hidden_curves(
     page.wait_for_function(f"() => ({STATE})().range[1] === 200")
     visit.press("Stop")
     visit.state("stopped")
+    visit.close()
+
+
+def test_zooming_in_on_a_long_run_draws_every_round_of_it(
+    server: Server,  # noqa: F811
+    browser: Browser,  # noqa: F811
+) -> None:
+    quadratics = {"kind": "quadratics"}
+    config = SimulationConfig.read({"problem": quadratics, "rounds": 1500, "eval_every": 1, "probe_every": 0})
+    with RunManager(RunStore(server.home / "runs.sqlite")) as runs:
+        run = runs.submit(config, visitor=LOCAL)
+        until(lambda: not run.live, seconds=120)
+        expected = {record["round"]: record["evaluation"]["objective"] for record in run.records.dicts()}
+    visit = Visit(browser, f"{server.url}?run={run.id}")
+    page = visit.page
+    assert len(visit.drawn("loss")[0]["x"]) <= 256
+    box = page.locator("[data-chart=loss] .nsewdrag").first.bounding_box()
+    assert box is not None
+    height = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.5 * box["width"], height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], height, steps=5)
+    page.mouse.up()
+    page.wait_for_function("() => document.querySelector('[data-chart=loss]').data[0].x.length > 300", timeout=20_000)
+    first, last = (round(edge) for edge in page.evaluate(f"() => ({STATE})().range"))
+    assert 100 < last - first < 200
+    drawn = dict(zip(visit.drawn("loss")[0]["x"], visit.drawn("loss")[0]["y"], strict=True))
+    for each in range(first, last + 1):
+        assert drawn[each] == pytest.approx(expected[each], rel=1e-6)
+    page.get_by_role("button", name="Reset zoom").click()
+    page.wait_for_function("() => document.querySelector('[data-chart=loss]').data[0].x.length <= 256", timeout=20_000)
+    assert page.evaluate(f"() => ({STATE})().range") == [0, 1500]
     visit.close()
 
 

@@ -56,6 +56,12 @@ MUTANTS: dict[str, Mutant] = {
         "updates = raw",
         "control variates are made of corrected gradients",
     ),
+    "tiles-unpadded": Mutant(
+        "fedviz/problems/winograd.py",
+        "_add(tiles, top, -padding, images[n])",
+        "_add(tiles, top, 0, images[n])",
+        "the gradient by a convolution's images is shifted by the padding",
+    ),
     "key-without-round": Mutant(
         "fedviz/keyed_random.py",
         "words = philox((np.arange(blocks, dtype=np.uint64), client, round, last)",

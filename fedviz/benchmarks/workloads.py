@@ -184,8 +184,9 @@ def _floors(plan: Plan, config: SimulationConfig, count: int, seconds: float) ->
 def needed(config: SimulationConfig) -> tuple[float, float]:
     """(floating-point operations, bytes moved) of a round of a classification run at least, clients holding equally many images.
 
-    Operations: the matrix products and convolutions of every sample gradient. Bytes: each client reads the images it uses once, gets and
-    sends its vectors; a model that fits no core's cache is also read twice (gradient, step) and written once in every step.
+    Operations: the matrix products and convolutions of every sample gradient, as direct sums (`winograd` takes fewer). Bytes: each
+    client reads the images it uses once, gets and sends its vectors; a model that fits no core's cache is also read twice (gradient,
+    step) and written once in every step.
     """
     problem, steps = _problem(config), config.local_steps
     cohort = _cohort(config)

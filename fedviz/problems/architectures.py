@@ -63,6 +63,11 @@ def shapes(model: str, image: tuple[int, int, int], labels: int) -> list[Shape]:
     return [shape for weight in layers for shape in (weight, weight[:1])]
 
 
+def many_channels(weight: Shape) -> bool:
+    """Whether these are the weights of a convolution that gains from `winograd`: with fewer channels, transforms cost what they save."""
+    return len(weight) == 4 and min(weight[:2]) >= 16
+
+
 def floats_per_sample(model: str, image: tuple[int, int, int]) -> int:
     """About how many numbers a gradient keeps for one image: its pixels, and three copies of what the first layer makes of them."""
     channels, height, width = image

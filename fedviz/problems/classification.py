@@ -13,7 +13,7 @@ import numpy as np
 
 from fedviz.parameters import parameter
 from fedviz.problems import datasets
-from fedviz.problems.architectures import TITLES, floats_per_sample, shapes
+from fedviz.problems.architectures import TITLES, floats_per_sample, many_channels, shapes
 from fedviz.problems.base import Precision, Problem, ProblemError, ProblemParameters, Progress, precision
 from fedviz.problems.partitions import AnyPartition, Indices, PartitionError, Similarity, partition, thinned
 
@@ -131,15 +131,21 @@ class Classification(ProblemParameters):
         progress("Dealing the data to the clients")
         parts = client_indices(self, config.num_clients, config.seed)
         what = (self, data, parts, config.batch_size, config.seed, device)
+        precision = np.float32 if self.dtype == "float32" else np.float64
         if (self.backend(device) if config.backend == "auto" else config.backend) == "numba":
             from fedviz.problems import kernels
             from fedviz.problems.classifier_numba import NumbaSoftmax
 
             progress("Compiling for this processor")
-            kernels.compile_all(np.float32 if self.dtype == "float32" else np.float64)
+            kernels.compile_all(precision)
             return NumbaSoftmax(*what)
         from fedviz.problems.classifier_torch import TorchClassifier
 
+        if device == "cpu" and any(map(many_channels, shapes(self.model, self.info.image, len(self.info.labels)))):
+            from fedviz.problems import winograd
+
+            progress("Compiling for this processor")
+            winograd.compile_all(precision)
         return TorchClassifier(*what)
 
 

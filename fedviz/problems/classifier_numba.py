@@ -25,6 +25,7 @@ from fedviz.problems.partitions import Indices
 from fedviz.problems.workers import cores, in_parallel
 
 SAMPLES_AT_ONCE = 4096  # of an evaluation, by one thread
+IMAGES_AT_ONCE = 256  # are made ready: large pieces, once given back, would stay with the process
 LINE = 64  # bytes of a cache line
 WORK_AT_ONCE = 2_000_000_000  # multiplications of a local pass, about 0.1 s, between which it can be left
 
@@ -183,8 +184,8 @@ def _resident(data: Dataset, info: Info, dtype: torch.dtype) -> tuple[NDArray, N
             train, test = (
                 _padded_images(
                     (
-                        normalised(images[first : first + SAMPLES_AT_ONCE], info, "cpu", dtype)  # no second copy of all
-                        for first in range(0, len(images), SAMPLES_AT_ONCE)
+                        normalised(images[first : first + IMAGES_AT_ONCE], info, "cpu", dtype)
+                        for first in range(0, len(images), IMAGES_AT_ONCE)
                     ),
                     len(images),
                     images.shape[1],

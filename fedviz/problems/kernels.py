@@ -25,7 +25,7 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
-def _compiled(function: Kernel) -> Kernel:
+def compiled(function: Kernel) -> Kernel:
     """Compiled when first called; kept on disk for the next process where there is a place for it."""
     options: dict[str, Any] = {"nogil": True, "fastmath": _FAST}
     try:
@@ -34,7 +34,7 @@ def _compiled(function: Kernel) -> Kernel:
         return cast("Kernel", njit(**options)(function))
 
 
-@_compiled
+@compiled
 def logits(images: NDArray, rows: NDArray, w: NDArray, out: NDArray) -> None:
     """Into out [B, C']: W x of the images in `rows` [B]."""
     zero = images.dtype.type(0)
@@ -65,7 +65,7 @@ def logits(images: NDArray, rows: NDArray, w: NDArray, out: NDArray) -> None:
                 o[c], o[c + 1], o[c + 2], o[c + 3], o[c + 4] = y0, y1, y2, y3, y4
 
 
-@_compiled
+@compiled
 def residuals(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, shares: NDArray) -> None:
     """Turn logits [B, C'] into weight_b (softmax - onehot), in place, with zeros in the padding."""
     for b in range(len(rows)):
@@ -84,7 +84,7 @@ def residuals(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, sh
         z[classes:] = 0
 
 
-@_compiled
+@compiled
 def add_products(images: NDArray, rows: NDArray, residual: NDArray, out: NDArray) -> None:
     """out [C', D'] += residual^T x of the images in `rows` [B]."""
     zero = images.dtype.type(0)
@@ -103,7 +103,7 @@ def add_products(images: NDArray, rows: NDArray, residual: NDArray, out: NDArray
                 q[k] += q0 * x0[k] + q1 * x1[k] + q2 * x2[k] + q3 * x3[k]
 
 
-@_compiled
+@compiled
 def local_pass(
     images: NDArray,
     labels: NDArray,
@@ -149,7 +149,7 @@ def local_pass(
                 g[k] = 0
 
 
-@_compiled
+@compiled
 def loss_and_right(labels: NDArray, rows: NDArray, weights: NDArray, classes: int, z: NDArray) -> tuple[float, int]:
     """(sum_b weight_b loss_b in float64, how many are classified rightly) from logits z [B, C']."""
     loss, right = 0.0, 0
@@ -167,7 +167,7 @@ def loss_and_right(labels: NDArray, rows: NDArray, weights: NDArray, classes: in
     return loss, right
 
 
-@_compiled
+@compiled
 def add_gradient(
     images: NDArray, labels: NDArray, rows: NDArray, weights: NDArray, classes: int, w: NDArray, out: NDArray
 ) -> float:
@@ -184,7 +184,7 @@ def add_gradient(
     return loss
 
 
-@_compiled
+@compiled
 def test_measures(images: NDArray, labels: NDArray, rows: NDArray, classes: int, w: NDArray) -> tuple[float, int]:
     """(sum of losses, how many are classified rightly) over `rows` [n]."""
     loss, right = 0.0, 0

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 - its usual name
 
 from fedviz.keyed_random import Purpose, uniforms
-from fedviz.problems.architectures import Shape, shapes
+from fedviz.problems.architectures import Shape, many_channels, shapes
+
+Convolve = Callable[..., Tensor]  # as F.conv2d
 
 
 class Model:
@@ -53,11 +55,25 @@ class Model:
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """[n, C] of one model w [d] on prepared images x [n, D]."""
-        return self.forward(self.parts(w), x)
+        return self._alone(self.parts(w), x)
 
-    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
-        """[n, C] of one model, given as its parameters, on prepared images x [n, D]."""
+    def forward(self, parts: list[Tensor], x: Tensor, convolve: Convolve = F.conv2d) -> Tensor:
+        """[n, C] of one model, given as its parameters, on prepared images x [n, D]; `convolve` stands in for `F.conv2d`."""
         raise NotImplementedError
+
+    def _alone(self, parts: list[Tensor], x: Tensor) -> Tensor:
+        """`forward`, the fastest way for one model that is not mapped over clients."""
+        if not self.convolves:
+            return self.forward(parts, x)
+        # Convolutions run faster with the channels of a pixel side by side.
+        side_by_side = {"memory_format": torch.channels_last}
+        x = self.images(x).contiguous(**side_by_side)
+        parts = [part.contiguous(**side_by_side) if part.dim() == 4 else part for part in parts]
+        if x.device.type != "cpu" or not any(map(many_channels, self.shapes)):
+            return self.forward(parts, x)
+        from fedviz.problems.winograd import convolve  # with Numba, which others do without
+
+        return self.forward(parts, x, convolve)
 
     def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
         """Into out [S, d]: gradients of sum_b sample_weights_sb loss_sb for S models u [S, d].
@@ -82,16 +98,11 @@ class Model:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """`loss_and_gradient` by each of the `leaves`."""
         with torch.enable_grad():
-            parts = leaves
-            if self.convolves:  # one model's convolutions run faster with the channels of a pixel side by side
-                side_by_side = {"memory_format": torch.channels_last}
-                x = self.images(x).contiguous(**side_by_side)
-                parts = [part.contiguous(**side_by_side) if part.dim() == 4 else part for part in leaves]
-            loss = -(self.forward(parts, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
+            loss = -(self._alone(leaves, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
         return loss.detach(), torch.autograd.grad(loss, leaves)
 
     def _weighted_loss(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> Tensor:
-        return -(self.logits(w, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
+        return -(self.forward(self.parts(w), x).log_softmax(-1) * targets).sum(-1) @ sample_weights
 
 
 class Softmax(Model):
@@ -103,7 +114,7 @@ class Softmax(Model):
     def start(self, like: Tensor, seed: int) -> Tensor:
         return like.new_zeros(self.dimension)
 
-    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+    def forward(self, parts: list[Tensor], x: Tensor, convolve: Convolve = F.conv2d) -> Tensor:
         return x @ parts[0].T
 
     def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
@@ -124,7 +135,7 @@ class Softmax(Model):
 class TwoLayer(Model):
     """Linear - ReLU - linear."""
 
-    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+    def forward(self, parts: list[Tensor], x: Tensor, convolve: Convolve = F.conv2d) -> Tensor:
         w1, b1, w2, b2 = parts
         return F.linear(F.linear(x, w1, b1).relu(), w2, b2)
 
@@ -134,9 +145,9 @@ class Convolution(Model):
 
     convolves = True
 
-    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+    def forward(self, parts: list[Tensor], x: Tensor, convolve: Convolve = F.conv2d) -> Tensor:
         kernel, bias, w2, b2 = parts
-        hidden = F.conv2d(self.images(x), kernel, bias, stride=2, padding=2).relu()
+        hidden = convolve(self.images(x), kernel, bias, stride=2, padding=2).relu()
         return F.linear(hidden.flatten(1), w2, b2)
 
 
@@ -145,10 +156,10 @@ class FedAvgNetwork(Model):
 
     convolves = True
 
-    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+    def forward(self, parts: list[Tensor], x: Tensor, convolve: Convolve = F.conv2d) -> Tensor:
         k1, c1, k2, c2, w1, b1, w2, b2 = parts
-        hidden = F.max_pool2d(F.conv2d(self.images(x), k1, c1, padding=2), 2).relu()
-        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2, padding=2), 2).relu()
+        hidden = F.max_pool2d(convolve(self.images(x), k1, c1, padding=2), 2).relu()
+        hidden = F.max_pool2d(convolve(hidden, k2, c2, padding=2), 2).relu()
         return F.linear(F.linear(hidden.flatten(1), w1, b1).relu(), w2, b2)
 
 
@@ -157,10 +168,10 @@ class LeNet5(Model):
 
     convolves = True
 
-    def forward(self, parts: list[Tensor], x: Tensor) -> Tensor:
+    def forward(self, parts: list[Tensor], x: Tensor, convolve: Convolve = F.conv2d) -> Tensor:
         k1, c1, k2, c2, w1, b1, w2, b2, w3, b3 = parts
-        hidden = F.max_pool2d(F.conv2d(self.images(x), k1, c1, padding=2), 2).relu()
-        hidden = F.max_pool2d(F.conv2d(hidden, k2, c2), 2).relu()
+        hidden = F.max_pool2d(convolve(self.images(x), k1, c1, padding=2), 2).relu()
+        hidden = F.max_pool2d(convolve(hidden, k2, c2), 2).relu()
         return F.linear(F.linear(F.linear(hidden.flatten(1), w1, b1).relu(), w2, b2).relu(), w3, b3)
 
 

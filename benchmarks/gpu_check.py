@@ -1,9 +1,10 @@
 """On a machine with an NVIDIA GPU: are its records those of the CPU, and how fast is it? Meant for five minutes; not tried on one yet.
 
-    python benchmarks/gpu_check.py                         check every model, measure W1, W2 and lockstep on the GPU
+    python benchmarks/gpu_check.py                         check every model, and that rounds do not wait; measure W1, W2, lockstep
+                                                           and mixed precision on the GPU
     python benchmarks/gpu_check.py --device cpu --tiny     the same script where there is no GPU, to see that it runs
 
-Exit code 0: every model's records agree within 1e-5. 1: they do not. 2: there is no such device.
+Exit code 0: every model's records agree within 1e-5, and no round waits. 1: not so. 2: there is no such device.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fedviz.benchmarks import report
-from fedviz.benchmarks.agreement import TOLERANCE, agreement
+from fedviz.benchmarks.agreement import TOLERANCE, agreement, precision, waits
 from fedviz.benchmarks.tables import Table, markdown
 from fedviz.benchmarks.workloads import WORKLOADS, Plan, device_for
 
@@ -40,14 +41,20 @@ def main() -> int:
         return 2
     checked = agreement(plan)
     show("Agreement with the CPU", [checked], [])
+    waiting = waits(plan)
+    show("Rounds and the device", [waiting], [])
     for name in ("w1", "w2", "lockstep"):
         found = WORKLOADS[name].measure(plan)
         show(WORKLOADS[name].title, found.tables, found.notes)
+    show("Precision", [precision(plan)], [])
     print(report.describe(plan.device))
     apart = [str(row[0]) for row in checked.rows if not isinstance(row[2], float) or not row[2] < TOLERANCE]
     if apart:
         print(f"Further than {TOLERANCE:g} from the CPU: {', '.join(apart)}.", file=sys.stderr)
-    return 1 if apart else 0
+    slow = [str(row[0]) for row in waiting.rows if str(row[1]).startswith("waits")]
+    if slow:
+        print(f"A round waits for the device: {', '.join(slow)}.", file=sys.stderr)
+    return 1 if apart or slow else 0
 
 
 if __name__ == "__main__":

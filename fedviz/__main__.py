@@ -25,8 +25,10 @@ from fedviz.config import ConfigError, SimulationConfig, with_settings
 from fedviz.papers.presets import PRESETS
 from fedviz.participation.trace import LARGEST_FILE, read_csv
 from fedviz.problems import ProblemError
+from fedviz.runs import export
 from fedviz.runs.admission import Refused, check
 from fedviz.simulation.errors import Diverged
+from fedviz.sweep import combinations, last_values, spread
 
 if TYPE_CHECKING:
     from fedviz.benchmarks.tables import Table as Numbers
@@ -65,34 +67,87 @@ def run(
             help="Who takes part: lines of round,client (rounds from 1, clients from 0; the line 200, is a round without anybody).",
         ),
     ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, help="So many runs, with this seed and those that follow; what is shown is mean and range."
+        ),
+    ] = 1,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=V1,V2,...",
+            help="A run for each of these values, as in client_lr=0.01,0.1. Repeatable: all combinations.",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--json", help="Write config and records to this file.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write the records as a table, one row a round.")] = None,
 ) -> None:
-    """Run one simulation, with a progress bar and a table of the results.
+    """Run one simulation, or several side by side, with a progress bar and a table of the results.
 
     Exit code 0: finished. 1: diverged, or the data cannot be had. 2: the settings are not valid. 130: interrupted.
 
     Example: python -m fedviz run --set algorithm.name=fedvarp --set rounds=60 --json out.json
+
+    Example: python -m fedviz run --seeds 5 --vary algorithm.name=fedavg,scaffold --csv out.csv
     """
-    chosen = _read_config([*(settings or []), *_trace_settings(trace)], preset, config)
+    given = [*(settings or []), *_trace_settings(trace)]
+    variants = {
+        ", ".join(changes): _with_seeds([*given, *changes], preset, config, seeds)
+        for changes in _combinations(vary or [])
+    }
+    chosen = [each for several in variants.values() for each in several]
     try:
-        check(chosen)
-        if out is not None:
-            out.open("a").close()  # a path that cannot be written is better known before the run than after it
+        check(*chosen, one_process=True)
     except (Refused, ConfigError) as refusal:
         _stop(str(refusal), 2)
-    except OSError as error:
-        _stop(f"--json: cannot write {out} ({error.strerror}): name a file in a folder that exists and is yours.", 2)
+    for option, file in (("--json", out), ("--csv", csv)):
+        _see_that_it_can_be_written(option, file)
     records, failure = _simulate(chosen)
-    _print_table(chosen, records)
+    if len(chosen) == 1:
+        _print_table(chosen[0], records[0])
+    else:
+        _print_spread(variants, records)
+    runs = list(zip(chosen, records, strict=True))
     if out is not None:
-        content = {"fedviz": __version__, "config": chosen.to_dict(), "records": records}
-        try:
-            out.write_text(json.dumps(content, allow_nan=False, indent=1))
-        except OSError as error:
-            _stop(f"--json: cannot write {out} ({error.strerror}): free some space, or name another file.", 1)
-        console.print(f"Wrote {len(records):,} records to {out}.")
+        contents = [{"config": each.to_dict(), "records": its} for each, its in runs]
+        content = {"fedviz": __version__, **(contents[0] if len(runs) == 1 else {"runs": contents})}
+        _write("--json", out, json.dumps(content, allow_nan=False, indent=1), sum(map(len, records)))
+    if csv is not None:
+        paths = [text.partition("=")[0].strip() for text in vary or []]
+        _write("--csv", csv, export.table(runs, paths), sum(map(len, records)))
     if failure:
         _stop(*failure)
+
+
+def _combinations(vary: list[str]) -> list[tuple[str, ...]]:
+    try:
+        return combinations(vary)
+    except ConfigError as error:
+        _stop(f"--vary: {error}.", 2)
+
+
+def _with_seeds(settings: list[str], preset: str, file: Path | None, seeds: int) -> list[SimulationConfig]:
+    """The config of these settings, with its seed and those that follow."""
+    first = _read_config(settings, preset, file)
+    return [first, *(_read_config([*settings, f"seed={first.seed + more}"], preset, file) for more in range(1, seeds))]
+
+
+def _see_that_it_can_be_written(option: str, file: Path | None) -> None:
+    """A path that cannot be written is better known before the runs than after them."""
+    try:
+        if file is not None:
+            file.open("a").close()
+    except OSError as error:
+        _stop(f"{option}: cannot write {file} ({error.strerror}): name a file in a folder that exists and is yours.", 2)
+
+
+def _write(option: str, file: Path, text: str, count: int) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        _stop(f"{option}: cannot write {file} ({error.strerror}): free some space, or name another file.", 1)
+    console.print(f"Wrote {count:,} records to {file}.")
 
 
 def _trace_settings(file: Path | None) -> list[str]:
@@ -126,26 +181,34 @@ def _read_config(settings: list[str], preset: str, file: Path | None) -> Simulat
         _stop(f"--config: {file} is not JSON that can be read ({error}).", 2)
 
 
-def _simulate(config: SimulationConfig) -> tuple[list[dict], tuple[str, int] | None]:
-    """(records, (message, exit code) if it did not finish)."""
+def _simulate(configs: list[SimulationConfig]) -> tuple[list[list[dict]], tuple[str, int] | None]:
+    """(the records of each, (message, exit code) if not all finished)."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    records: list[dict] = []
+    records: list[list[dict]] = [[] for _ in configs]
+    ended: dict[int, Diverged] = {}
+    title = configs[0].algorithm.title if len(configs) == 1 else f"{len(configs)} runs"
     with Progress(*columns, console=errors) as bar:
-        task = bar.add_task("Preparing", total=config.rounds)
+        task = bar.add_task("Preparing", total=max(config.rounds for config in configs))
         try:
             import torch  # here, for it takes a second or two, in which somebody may press Ctrl-C
 
-            from fedviz.simulation.loop import simulate
+            from fedviz.simulation.lockstep import simulate_many
 
             torch.set_num_threads(1)  # more only pays for larger models than these
-            for record in simulate(config, progress=lambda text: bar.update(task, description=text)):
-                records.append(record.to_dict())
-                bar.update(task, description=config.algorithm.title, completed=record.round)
-        except (Diverged, ProblemError) as error:
+            for which, record in simulate_many(configs, progress=lambda text: bar.update(task, description=text)):
+                if isinstance(record, Diverged):
+                    ended[which] = record
+                else:
+                    records[which].append(record.to_dict())
+                    bar.update(task, description=title, completed=record.round)
+        except ProblemError as error:
             return records, (str(error), 1)
         except KeyboardInterrupt:
             return records, ("Interrupted.", 130)
-    return records, None
+    if not ended:
+        return records, None
+    several = f"{len(ended)} of {len(configs)} runs diverged; the first: " if len(configs) > 1 else ""
+    return records, (f"{several}{ended[min(ended)]}", 1)
 
 
 def _print_table(config: SimulationConfig, records: list[dict]) -> None:
@@ -153,16 +216,27 @@ def _print_table(config: SimulationConfig, records: list[dict]) -> None:
     table = Table(
         "measure", "value", "round", title=f"{config.algorithm.title}, {records[-1]['round'] if records else 0} rounds"
     )
-    for group, names in (("evaluation", _EVALUATION), ("decomposition", _DECOMPOSITION)):
-        last: dict = next((r for r in reversed(records) if r[group]), {group: {}})
-        for name, words in names.items():
-            if (value := last[group].get(name)) is not None:
-                table.add_row(words, f"{value:.4g}", str(last["round"]))
+    for name, (value, round) in last_values(records, _MEASURES).items():
+        table.add_row(_IN_WORDS[name], f"{value:.4g}", str(round))
     if records:
         costs = records[-1]["costs"]
         table.add_row("sample gradients, training", f"{costs['gradient_evaluations']:,}", "")
         table.add_row("sample gradients, measuring", f"{costs['probe_evaluations']:,}", "")
         table.add_row("seconds", f"{costs['seconds']:.3g}", "")
+    console.print(table)
+
+
+def _print_spread(variants: dict[str, list[SimulationConfig]], records: list[list[dict]]) -> None:
+    """The last value of every measure over the seeds of each variant: mean and range."""
+    waiting = iter(records)
+    lasts = {name: [last_values(next(waiting), _MEASURES) for _ in several] for name, several in variants.items()}
+    seeds = len(next(iter(variants.values())))
+    title = f"{len(records)} runs" + (f", {seeds} seeds: mean (lowest to highest)" if seeds > 1 else "")
+    table = Table("last value of", *(escape(name or "value") for name in variants), title=title)
+    for measure, words in _IN_WORDS.items():
+        cells = [spread([last[measure][0] for last in of_seeds if measure in last]) for of_seeds in lasts.values()]
+        if any(cells):
+            table.add_row(words, *cells)
     console.print(table)
 
 
@@ -270,7 +344,7 @@ def _try(
     missing = {key: job for key, job in jobs.items() if key not in outcomes}
     deadline = math.inf if budget is None else time.time() + 60 * budget
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    made = engine.carry_out(missing, workers=min(workers, max(1, len(missing))), deadline=deadline)
+    made = engine.make(missing, workers=min(workers, max(1, len(missing))), deadline=deadline)
     with Progress(*columns, console=errors) as bar, closing(made):
         task = bar.add_task("Runs", total=len(jobs), completed=len(outcomes))
         try:
@@ -302,7 +376,8 @@ def _stoppable(how_to_go_on: str) -> Iterator[None]:
 
 
 def _print_results(results: list[Result]) -> None:
-    from fedviz.papers.report import seeds_in_words, spread
+    from fedviz.papers.report import seeds_in_words
+    from fedviz.papers.report import spread as over_seeds
 
     table = Table("claim", "run", "paper", "here", "verdict")
     for result in results:
@@ -313,7 +388,7 @@ def _print_results(results: list[Result]) -> None:
         count = f"{seeds_in_words(len(result.seeds), result.seeds_wanted)}, {result.seconds:.0f} s"
         about = f"{result.claim.id}\n{result.claim.statistic} ({count})" if result.values else result.claim.id
         rows = [
-            (arm, expectation.expected_of(arm) if expectation and arm in expectation.arms else "", spread(values))
+            (arm, expectation.expected_of(arm) if expectation and arm in expectation.arms else "", over_seeds(values))
             for arm, values in result.values.items()
         ] or [("", "", "")]
         for place, row in enumerate(rows):  # what is said of the whole claim stands beside its first run
@@ -418,6 +493,8 @@ _DECOMPOSITION = {
     "interaction": "error: interaction",
     "total": "error: total",
 }
+_MEASURES = {"evaluation": _EVALUATION, "decomposition": _DECOMPOSITION}
+_IN_WORDS = {**_EVALUATION, **_DECOMPOSITION}
 
 
 def _stop(message: str, code: int) -> NoReturn:

@@ -184,6 +184,15 @@ class SimulationConfig(Parameters):
             )
         if self.backend == "numba" and (self.device not in ("auto", "cpu") or self.problem.backend("cpu") != "numba"):
             raise _refusal("backend", "got numba, which computes softmax regression on the CPU only: use auto or torch")
+        if self.device == "cpu" or self.backend == "numba":
+            found = self.problem.problem_on("cpu")
+            if found:
+                raise _refusal(f"problem.{found[0]}", found[1])
+        if self.problem.dtype == "mixed_bfloat16" and self.algorithm.local == "gradient":
+            raise _refusal(
+                "problem.dtype",
+                f"got mixed_bfloat16, allowed float32 or float64: {self.algorithm.title} takes no minibatches, whose products it is about",
+            )
         if self.algorithm.counts_alike and getattr(self.participation, "weighting", "average") != "average":
             raise _refusal(
                 "participation.weighting",

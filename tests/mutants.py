@@ -88,8 +88,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "stale-evaluation": Mutant(
         "fedviz/simulation/loop.py",
-        "evaluation = self.problem.evaluate(self.w) if due else None",
-        'evaluation = self.problem.evaluate(getattr(self, "stale", self.w)) if due else None\n        self.stale = self.w',
+        "evaluated = self.problem.evaluating(self.w) if due else None",
+        'evaluated = self.problem.evaluating(getattr(self, "stale", self.w)) if due else None\n        self.stale = self.w',
         "the model before the round is evaluated",
     ),
     "prox-anchor": Mutant(
@@ -294,7 +294,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "not-a-number-goes-on": Mutant(
         "fedviz/simulation/loop.py",
-        "if not torch.isfinite(self.w).all():",
+        "if not all(finite.read()):",
         "if False:",
         "a run whose model is no longer finite goes on",
     ),
@@ -432,6 +432,45 @@ MUTANTS: dict[str, Mutant] = {
         "            return cohort.clients[:0]\n",
         "            return cohort.clients\n",
         "memories that are renewed at a window's end seem younger",
+    ),
+    "bytes-one-shift": Mutant(
+        "fedviz/problems/images.py",
+        "black, white = prepared(normalised(extremes",
+        "black, white = prepared(0 * normalised(extremes[:1].repeat(2, 0)",
+        "bytes on a GPU lose their normalisation",
+    ),
+    "mixed-in-single": Mutant(
+        "fedviz/problems/classifier_torch.py",
+        "x, y = self.train_x[batch].to(self.products), self.train_y[batch]",
+        "x, y = self.train_x[batch], self.train_y[batch]",
+        "mixed precision is single precision",
+    ),
+    "mixed-with-single": Mutant(
+        "fedviz/problems/classifier_torch.py",
+        "return id(self.train_x), self.products, type",
+        "return id(self.train_x), type",
+        "runs of other precision are one batch",
+    ),
+    "evaluated-in-mixed": Mutant(
+        "fedviz/problems/classifier_torch.py",
+        "for x, targets in _chunks(self.samples_at_once, self.test_x, self.test_y):",
+        "for x, targets in _chunks(self.samples_at_once, self.test_x[:].to(self.products), self.test_y):",
+        "test images are evaluated in lower precision",
+    ),
+    "waits-before-all-is-queued": Mutant(
+        "fedviz/simulation/loop.py",
+        "        evaluation = evaluated() if evaluated is not None else None\n",
+        "        evaluation = self.problem.evaluate(self.w) if due else None\n",
+        "a device stands still while it is told what to do",
+    ),
+    "kernels-in-any-order": Mutant(
+        "fedviz/problems/kernels.py",
+        "    logits(images, rows, zeros[0], shares)\n"
+        "    residuals(labels, rows, one, 2, shares)\n"
+        "    add_products(images, rows, shares, zeros[0])\n"
+        "    loss_and_right(labels, rows, one, 2, shares)\n",
+        "",
+        "the first run on a machine has other last digits than later ones",
     ),
     "warm-start-free": Mutant(
         "fedviz/simulation/loop.py",

@@ -1,7 +1,11 @@
 """Every back end gives the records of the reference: PyTorch's batched local SGD, itself held to one client at a time elsewhere."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +113,32 @@ def test_kernels_against_plain_algebra(classes: int, count: int) -> None:
     kernels.add_products(images, rows, z, products)
     np.testing.assert_allclose(products[:classes, :20], 1 + expected.T @ images[rows, :20], rtol=1e-9, atol=1e-14)
     assert (products[classes:] == 1).all()
+
+
+KERNELS = """
+import hashlib
+import numpy as np
+from fedviz.problems import kernels
+kernels.compile_all(np.float32)
+random, rows = np.random.default_rng(0), np.arange(70)
+images, w = random.normal(size=(70, 800)).astype(np.float32), random.normal(size=(10, 800)).astype(np.float32) / 100
+out, weights, labels = np.zeros_like(w), np.full(70, 1 / 70, np.float32), random.integers(0, 10, 70)
+loss = kernels.add_gradient(images, labels, rows, weights, 10, w, out)
+print(loss, kernels.test_measures(images, labels, rows, 10, w), hashlib.sha256(out.tobytes()).hexdigest())
+"""
+
+
+def test_a_process_that_compiles_and_one_that_loads_give_the_same_numbers(tmp_path: Path) -> None:
+    """The first run on a machine, and the second: sums in another order would differ in the last digits."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", KERNELS], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    )
+    assert list(tmp_path.rglob("*.nbc"))  # so the second loaded
+    assert first == second
 
 
 def test_the_number_of_threads_changes_nothing() -> None:
@@ -245,4 +275,4 @@ def test_networks_share_the_images_that_they_take_alike() -> None:
         Simulation(small_classification({"name": "fedavg"}, problem=classification(model=model))).problem
         for model in ("mlp", "cnn")
     )
-    assert mlp.train_x.data_ptr() == cnn.train_x.data_ptr()
+    assert mlp.train_x.stored.data_ptr() == cnn.train_x.stored.data_ptr()

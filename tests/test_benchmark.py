@@ -456,6 +456,11 @@ def test_the_explanation_follows_the_rule_and_quotes_the_stored_figures() -> Non
     quadratics = SimulationConfig.read({"problem": {"kind": "quadratics"}})
     assert choose(quadratics) == "cpu"
     assert found[quadratics.problem.title, "any"][2] == "torch, on the CPU"
+    precision = table.columns.index("precision (dtype)")
+    assert found[TITLES["softmax"], "CPU"][precision] == "float32, float64"
+    assert found[TITLES["softmax"], "NVIDIA GPU"][precision] == "float32, float64, mixed_bfloat16"
+    assert found[TITLES["cnn"], "CPU"][precision] == "float32, float64, mixed_bfloat16"
+    assert found[TITLES["cnn"], "Apple GPU"][precision] == "float32, mixed_bfloat16"
 
 
 # --- agreement and commands -------------------------------------------------------------------------------------------
@@ -551,6 +556,8 @@ def test_the_prepared_gpu_script_runs_on_a_cpu() -> None:
         assert f"| {model} | CPU with PyTorch against CPU with " in done.stdout
     for name in ("w1", "w2", "lockstep"):
         assert WORKLOADS[name].title in done.stdout
+    assert "Waiting for the device within rounds" in done.stdout
+    assert "Mixed precision (bfloat16) against single" in done.stdout
 
 
 def test_the_page_of_results_is_made_of_the_stored_numbers() -> None:

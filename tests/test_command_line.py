@@ -1,5 +1,6 @@
 """`python -m fedviz`: the same runs without a browser."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -34,6 +35,49 @@ def test_a_run_writes_its_config_and_all_its_records(tmp_path: Path) -> None:
     assert written["records"] == [json.loads(json.dumps(comparable(record))) for record in simulate(config)]
 
 
+def test_several_runs_are_those_that_each_is_alone_and_make_one_table(tmp_path: Path) -> None:
+    """Two algorithms, two seeds: four runs in the order of the variants, seeds within."""
+    written, table, alone = tmp_path / "out.json", tmp_path / "out.csv", tmp_path / "alone.json"
+    several = ["--seeds", "2", "--vary", "algorithm.name=fedavg,scaffold", "--set", "seed=7"]
+    code, shown = run(*SMALL, *several, "--json", str(written), "--csv", str(table))
+    assert code == 0
+    assert "4 runs, 2 seeds" in shown
+    assert "algorithm.name=scaffold" in shown
+    runs = json.loads(written.read_text())["runs"]
+    assert [(each["config"]["algorithm"]["name"], each["config"]["seed"]) for each in runs] == [
+        *(("fedavg", 7), ("fedavg", 8), ("scaffold", 7), ("scaffold", 8)),
+    ]
+    rows = list(csv.DictReader(table.open()))
+    assert [(row["algorithm"], row["seed"], row["round"]) for row in rows] == [
+        (name, seed, str(round)) for name in ("fedavg", "scaffold") for seed in "78" for round in range(5)
+    ]
+    assert run(*SMALL, "--set", "algorithm.name=scaffold", "--set", "seed=8", "--json", str(alone))[0] == 0
+    expected = json.loads(alone.read_text())
+    for record in (*expected["records"], *runs[3]["records"]):
+        del record["costs"]["seconds"]
+    assert runs[3] == {"config": expected["config"], "records": expected["records"]}
+    assert rows[-1]["evaluation.train_loss"] == repr(expected["records"][-1]["evaluation"]["train_loss"])
+
+
+def test_what_is_varied_has_a_column_and_all_combinations_are_made(tmp_path: Path) -> None:
+    table = tmp_path / "out.csv"
+    varied = ["--vary", "client_lr=0.1,0.2", "--vary", "participation.clients_per_round=[1, 2]"]
+    assert run(*QUADRATICS, *varied, "--set", "rounds=1", "--csv", str(table))[0] == 0
+    found = [(row["client_lr"], row["participation.clients_per_round"]) for row in csv.DictReader(table.open())]
+    assert found == [(lr, size) for lr in ("0.1", "0.2") for size in "12" for _ in range(2)]
+
+
+def test_where_one_of_several_diverges_the_others_finish(tmp_path: Path) -> None:
+    """f_i = x^2 / 2 from 1: rate 1 is at once at 0; rate 1000 multiplies x by -999 in every step: 1e180 after 60, whose square is
+    beyond float64."""
+    out = tmp_path / "out.json"
+    flat = ["--set", "problem.linear=[[0],[0],[0]]", "--set", "participation.pattern=full", "--set", "local_steps=60"]
+    code, shown = run(*QUADRATICS, *flat, "--vary", "client_lr=1,1000", "--json", str(out))
+    assert code == 1
+    assert "1 of 2 runs diverged; the first: Diverged in round 1. The steps are too long" in " ".join(shown.split())
+    assert [len(each["records"]) for each in json.loads(out.read_text())["runs"]] == [4, 1]
+
+
 def test_a_written_config_can_be_run_again(tmp_path: Path) -> None:
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     assert run(*SMALL, "--json", str(first))[0] == 0
@@ -53,6 +97,12 @@ def test_a_written_config_can_be_run_again(tmp_path: Path) -> None:
         (["--config", "no/such/file.json"], "cannot read no/such/file.json"),
         (["--json", "no/such/folder/out.json", *SMALL], "cannot write no/such/folder/out.json"),
         (["--json", "/", *SMALL], "cannot write /"),
+        (["--csv", "/", *SMALL], "--csv: cannot write /"),
+        (["--vary", "client_lr="], 'client_lr=: expected path=value,value,..., as in "client_lr=0.01,0.1"'),
+        (["--vary", "seed=1,2"], "seed: is not varied this way: --seeds does"),
+        (["--vary", "rounds=2", "--vary", "rounds=3"], "rounds: is not varied this way: it is already"),
+        (["--vary", "client_lr=0.1,-1"], "client_lr: got -1, allowed a number above 0"),
+        (["--seeds", "0"], "greater than or equal to 1"),
         (["--set", "num_clients=10000"], "clients without a sample"),
         (["--nonsense"], "No such option"),
         (
@@ -185,7 +235,7 @@ def test_help_explains_itself_and_needs_no_torch() -> None:
     code = "import sys; from fedviz.__main__ import app; app(['run', '--help'], standalone_mode=False); assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for words in ("--set", "--json", "--preset", "--config", "--trace", "Example"):
+    for words in ("--set", "--json", "--preset", "--config", "--trace", "--seeds", "--vary", "Example"):
         assert words in done.stdout
 
 

@@ -146,9 +146,9 @@ def test_unlike_images_change_the_run_and_leave_the_test_images_alone(look: str,
         for kind in ("none", look)
     )
     plain_x, skewed_x, test_x = (
-        torch.as_tensor(x) for x in (plain.problem.train_x, skewed.problem.train_x, skewed.problem.test_x)
+        torch.as_tensor(x[:]) for x in (plain.problem.train_x, skewed.problem.train_x, skewed.problem.test_x)
     )
-    assert torch.equal(torch.as_tensor(plain.problem.test_x), test_x)
+    assert torch.equal(torch.as_tensor(plain.problem.test_x[:]), test_x)
     first, last = plain.problem.order[0], plain.problem.order[-1]
     assert torch.allclose(plain_x[first], skewed_x[first], atol=1e-3)  # client 0 is unchanged
     assert not torch.allclose(plain_x[last], skewed_x[last])

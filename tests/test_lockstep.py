@@ -89,6 +89,15 @@ def test_analytic_problems_and_shorter_runs_go_along() -> None:
                 assert one == other
 
 
+def test_a_run_that_has_enough_ends_and_the_others_go_on() -> None:
+    several = [random_quadratics({"name": "fedavg"}, rounds=5, seed=seed) for seed in (1, 2)]
+    seen = [
+        (which, record.round) for which, record in simulate_many(several, enough=lambda i, r: (i, r.round) == (0, 2))
+    ]  # type: ignore[union-attr]
+    assert [round for which, round in seen if which == 0] == [0, 1, 2]
+    assert [round for which, round in seen if which == 1] == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("one_batch", [False, True])
 def test_a_run_that_diverges_ends_and_the_others_go_on(one_batch: bool) -> None:
     """Curvature at most 2, rate 1e60: |1 - rate * curvature| is about 1e60, beyond float64 after six steps."""

@@ -10,12 +10,13 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 import fedviz.__main__ as command_line
-from fedviz.config import SimulationConfig
+from fedviz.config import SimulationConfig, fill_in
 from fedviz.papers import library, report
 from fedviz.papers import reproduce as engine
 from fedviz.papers.claims import PAPERS, Claim, merged
@@ -286,6 +287,52 @@ def test_a_run_ends_when_its_number_is_settled_and_divergence_is_never() -> None
     values = engine.measure(Job(diverging, (hit, late))).values
     assert values[0] == math.inf
     assert math.isnan(values[1])
+
+
+def test_runs_made_together_give_the_numbers_that_each_gives_alone_and_each_ends_when_its_own_is_settled() -> None:
+    jobs = [*engine.jobs_for([toy_claim()], {toy_claim().id: 1}).values()]
+    together = engine.measure_together(jobs)
+    assert [outcome.values for outcome in together] == [engine.measure(job).values for job in jobs]
+    assert len({outcome.values for outcome in together}) > 1
+    assert engine.measure_together(jobs, deadline=0.0) == [Outcome(failure=engine.TIME_UP)] * len(jobs)
+
+
+def test_on_a_gpu_runs_of_one_model_and_length_are_made_in_lockstep_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fedviz.simulation import device
+
+    monkeypatch.setattr(device, "_chosen", lambda config: "cuda" if config.problem.kind == "classification" else "cpu")
+    monkeypatch.setattr(engine, "TOGETHER", 2)
+
+    def job(**values: Any) -> Job:
+        return Job(SimulationConfig.read(fill_in(values)).to_dict(), ())
+
+    jobs = {
+        "a": job(seed=1),
+        "other length": job(rounds=7),
+        "b": job(algorithm={"name": "scaffold"}),
+        "analytic": job(problem={"kind": "quadratics"}),
+        "c": job(client_lr=0.5),
+        "other model": job(problem={"model": "mlp"}),
+    }
+    assert engine.batches(jobs) == [["a", "b"], ["other length"], ["c"], ["other model"]]
+    made: list[int] = []
+    monkeypatch.setattr(
+        engine, "measure_together", lambda some, deadline: made.append(len(some)) or [Outcome((1.0,))] * len(some)
+    )
+    assert [key for key, _ in engine.make(jobs, workers=1)] == [
+        "a",
+        "b",
+        "other length",
+        "c",
+        "other model",
+        "analytic",
+    ]
+    assert made == [2, 1, 1, 1, 1]
+    assert list(engine.make(jobs, workers=1, deadline=0.0)) == []
+    monkeypatch.setattr(device, "_chosen", lambda config: "cpu")
+    assert engine.batches(jobs) == []
 
 
 def test_data_that_is_not_at_hand_is_a_claim_that_did_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

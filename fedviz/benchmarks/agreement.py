@@ -1,17 +1,25 @@
-"""Do a device's runs give the CPU's records? Every model, a few rounds of SCAFFOLD, all that is measured."""
+"""Do a device's runs give the CPU's records? Every model, a few rounds of SCAFFOLD, all that is measured. And what else is promised of a
+GPU: that a round does not wait for it, and what lower precision brings and costs.
+"""
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
+import torch
+
 from fedviz.benchmarks import machine
+from fedviz.benchmarks.images import at_hand
 from fedviz.benchmarks.tables import Cell, Table
-from fedviz.benchmarks.workloads import Plan
+from fedviz.benchmarks.timing import counted, speedup
+from fedviz.benchmarks.workloads import TINY, Plan, started, w2
 from fedviz.config import SimulationConfig, fill_in
-from fedviz.problems import workers
+from fedviz.papers.claims import merged
+from fedviz.problems import Classification, workers
 from fedviz.problems.architectures import TITLES
 from fedviz.simulation.device import describe
-from fedviz.simulation.loop import simulate
+from fedviz.simulation.loop import Simulation, simulate
 
 TOLERANCE = 1e-5  # of float32: absolute, relative where a number is above 1
 
@@ -39,6 +47,63 @@ def agreement(plan: Plan) -> Table:
             apart = difference(here, there)
         rows.append([model, f"{describe(there)} against {describe(here)}", apart])
     return Table(f"Largest difference of all numbers (allowed {TOLERANCE:g})", ["model", "what", "difference"], rows)
+
+
+def waits(plan: Plan) -> Table:
+    """Whether a round waits for the device anywhere but for its record, as PyTorch tells of an NVIDIA GPU."""
+    rows: list[list[Cell]] = []
+    for name in ("fedavg", "scaffold", "fedvarp"):
+        run = started(plan.config({"algorithm": {"name": name}, "eval_every": 2}))
+        for round in (1, 2):  # the second records its passes
+            run.advance(round)
+        rows.append([name, _waiting(plan, run)])
+    return Table("Waiting for the device within rounds", ["algorithm", "found"], rows)
+
+
+def _waiting(plan: Plan, run: Simulation) -> str:
+    """What is found in two rounds more, with an evaluation and without."""
+    told = plan.device == "cuda"
+    try:
+        if told:
+            torch.cuda.set_sync_debug_mode("error")
+        for _ in range(2):
+            run.advance(run.round + 1)
+    except RuntimeError as error:
+        return f"waits: {str(error).splitlines()[0]}"
+    finally:
+        if told:
+            torch.cuda.set_sync_debug_mode("default")
+    return "none" if told else "not told of this device"
+
+
+def precision(plan: Plan) -> Table:
+    """W2 and the two-layer network in single and in mixed precision: speed, and how far apart the models are after a few rounds."""
+    rows: list[list[Cell]] = []
+    two_layers = plan.config({"problem": {"model": "mlp"}}, merged(TINY, problem={"model": "mlp"}))
+    with at_hand("digits" if plan.tiny else "cifar10"):
+        for config in (w2(plan, "fedavg"), two_layers):
+            assert isinstance(config.problem, Classification)
+            runs = {}
+            for dtype in ("float32", "mixed_bfloat16"):
+                problem = config.problem.model_copy(update={"dtype": dtype})
+                runs[dtype] = started(config.model_copy(update={"problem": problem}))
+            for run in runs.values():
+                for round in range(1, 4):
+                    run.advance(round)
+            single, mixed = (run.w.double() for run in runs.values())
+            apart = float((single - mixed).norm() / single.norm())
+            seconds = plan.in_turn({name: counted(run.advance) for name, run in runs.items()})
+            ratio = speedup(seconds["float32"], seconds["mixed_bfloat16"])
+            rates = [1 / median(values) for values in seconds.values()]
+            rows.append([config.problem.model, *rates, ratio.median, apart])
+    columns = [
+        "model",
+        "float32, rounds per second",
+        "mixed, rounds per second",
+        "times as fast",
+        "models apart, relative",
+    ]
+    return Table("Mixed precision (bfloat16) against single", columns, rows)
 
 
 def difference(one: SimulationConfig, other: SimulationConfig) -> float:

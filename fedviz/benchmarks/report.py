@@ -19,6 +19,7 @@ from fedviz.benchmarks.workloads import WORKLOADS, Plan
 from fedviz.papers.kept import write_whole
 from fedviz.problems import PROBLEMS, Classification
 from fedviz.problems.architectures import TITLES
+from fedviz.problems.classifier import DTYPES
 
 FOLDER = ROOT / "benchmarks"
 DEVICES = {"cpu": "CPU", "cuda": "NVIDIA GPU", "mps": "Apple GPU"}
@@ -164,13 +165,25 @@ def explain(sections: Sections) -> Table:
     for model, title in TITLES.items():
         for device, where in DEVICES.items():
             chosen = Classification(model=model).backend(device)  # type: ignore[arg-type]  # one of the choices
-            rows.append([title, where, chosen, WHY[chosen, device], _figures(sections, device, model)])
+            precisions = ", ".join(_precisions(device, model))
+            rows.append([title, where, chosen, WHY[chosen, device], _figures(sections, device, model), precisions])
     rows += [
-        [problem.title, "any", "torch, on the CPU", ANALYTIC, "-"]
+        [problem.title, "any", "torch, on the CPU", ANALYTIC, "-", "float64, float32"]
         for problem in PROBLEMS.values()
         if problem is not Classification
     ]
-    return Table("What computes", ["model", "device", "back end", "why", "measured, times the plain loop"], rows)
+    return Table(
+        "What computes",
+        ["model", "device", "back end", "why", "measured, times the plain loop", "precision (dtype)"],
+        rows,
+    )
+
+
+def _precisions(device: str, model: str) -> list[str]:
+    """What `problem.dtype` may be for a model on a device, its default first."""
+    offered = [Classification.model_validate({"model": model, "dtype": name}) for name in DTYPES]
+    without_double = device == "mps"
+    return [p.dtype for p in offered if p.problem_on(device) is None and not (without_double and p.itemsize() > 4)]
 
 
 def _figures(sections: Sections, device: str, model: str) -> str:

@@ -15,16 +15,20 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fedviz.config import SimulationConfig
 from fedviz.papers.claims import COSTS, Claim, Cost
 from fedviz.papers.statistics import Statistic
-from fedviz.problems import ProblemError
-from fedviz.simulation.errors import Diverged
+from fedviz.problems import Classification, ProblemError
 
+if TYPE_CHECKING:
+    from fedviz.simulation.records import RoundRecord
+
+Series = dict[str, list[tuple[int, float]]]  # (round, value) by measure
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not run"]
 TIME_UP = "the time was up"
+TOGETHER = 25  # runs at most in lockstep: a time that is up is up for all of them
 
 
 @dataclass(frozen=True)
@@ -102,30 +106,76 @@ def key_of(config: SimulationConfig) -> str:
 
 def measure(job: Job, deadline: float = math.inf) -> Outcome:
     """Make the run of a job. `deadline` is a time.time(), after which the run is given up."""
+    return measure_together([job], deadline)[0]
+
+
+def measure_together(jobs: Sequence[Job], deadline: float = math.inf) -> list[Outcome]:
+    """The same of several jobs, whose runs go in lockstep."""
     from fedviz.simulation.device import describe
-    from fedviz.simulation.loop import simulate
+    from fedviz.simulation.lockstep import simulate_many
 
     import_module("torch").set_num_threads(1)  # as every run; by name: only the simulation knows how torch is used
-    config, began = SimulationConfig.read(job.config), time.perf_counter()
-    measured: dict[str, list[tuple[int, float]]] = {name: [] for s in job.statistics for name in s.measures}
+    configs, began = [SimulationConfig.read(job.config) for job in jobs], time.perf_counter()
+    measured: list[Series] = [{name: [] for s in job.statistics for name in s.measures} for job in jobs]
+
+    def settled(which: int, record: RoundRecord) -> bool:
+        for name, series in measured[which].items():
+            group, field_name = name.split(".")
+            value = getattr(getattr(record, group), field_name, None)
+            if value is not None:
+                series.append((record.round, value))
+        return all(statistic.is_settled(measured[which]) for statistic in jobs[which].statistics)
+
     try:
-        device = describe(config)
-        for record in simulate(config):
+        devices = [describe(config) for config in configs]
+        # A run that diverges just ends: what it reached before counts, a threshold passed or none.
+        for _ in simulate_many(configs, enough=settled):
             if time.time() > deadline:
-                return Outcome(failure=TIME_UP)
-            for name, series in measured.items():
-                group, field_name = name.split(".")
-                value = getattr(getattr(record, group), field_name, None)
-                if value is not None:
-                    series.append((record.round, value))
-            if all(statistic.is_settled(measured) for statistic in job.statistics):
-                break
-    except Diverged:
-        pass  # what it reached before counts: a threshold passed, or none
+                return [Outcome(failure=TIME_UP)] * len(jobs)
     except ProblemError as error:
-        return Outcome(failure=str(error))
-    values = tuple(statistic.of(measured, config.rounds) for statistic in job.statistics)
-    return Outcome(values, time.perf_counter() - began, device)
+        return [Outcome(failure=str(error))] * len(jobs)
+    seconds = (time.perf_counter() - began) / len(jobs)
+    return [
+        Outcome(tuple(statistic.of(series, config.rounds) for statistic in job.statistics), seconds, device)
+        for job, config, series, device in zip(jobs, configs, measured, devices, strict=True)
+    ]
+
+
+def make(
+    jobs: Mapping[str, Job], *, workers: int, deadline: float = math.inf
+) -> Generator[tuple[str, Outcome], None, None]:
+    """(key, outcome) of each job as it is done: on a GPU in lockstep, in this process; on a CPU side by side, see `carry_out`.
+
+    On a CPU, processes of their own are faster: runs in lockstep have one interpreter among them.
+    """
+    batched = batches(jobs)
+    for keys in batched:
+        if time.time() > deadline:
+            return
+        yield from zip(keys, measure_together([jobs[key] for key in keys], deadline), strict=True)
+    done = {key for keys in batched for key in keys}
+    yield from carry_out({key: job for key, job in jobs.items() if key not in done}, workers=workers, deadline=deadline)
+
+
+def batches(jobs: Mapping[str, Job]) -> list[list[str]]:
+    """The keys of those jobs that compute on a GPU, up to `TOGETHER` at a time that train the same model for as long."""
+    from fedviz.simulation.device import choose
+
+    found: list[list[str]] = []
+    latest: dict[tuple[str, str, int, int], list[str]] = {}
+    for key, job in jobs.items():
+        config = SimulationConfig.read(job.config)
+        try:
+            if not isinstance(config.problem, Classification) or choose(config) == "cpu":
+                continue
+        except ProblemError:  # told when its turn comes
+            continue
+        alike = config.problem.dataset, config.problem.model, config.steps, config.rounds
+        if len(latest.get(alike, [])) in (0, TOGETHER):
+            latest[alike] = []
+            found.append(latest[alike])
+        latest[alike].append(key)
+    return found
 
 
 def carry_out(

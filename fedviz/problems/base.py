@@ -44,13 +44,14 @@ class Evaluation:
 Precision = Literal["float32", "float64"]
 
 
-def precision(default: Precision) -> Any:
-    """The parameter `dtype` of a problem."""
+def precision(default: Precision, **more: str) -> Any:
+    """The parameter `dtype` of a problem; more: what else it may choose, with its name on the page."""
+    mixed = " Mixed: minibatches and their products are bfloat16, all else is single." if more else ""
     return parameter(
         default,
         label="Precision",
-        help="Digits that are kept of every number; double is slower and takes twice the memory.",
-        choices={"float32": "single (32 bits)", "float64": "double (64 bits)"},
+        help=f"Digits that are kept of every number; double is slower and takes twice the memory.{mixed}",
+        choices={"float32": "single (32 bits)", "float64": "double (64 bits)", **more},
     )
 
 
@@ -61,7 +62,7 @@ class ProblemParameters(Parameters):
     summary: ClassVar[str]
     formula: ClassVar[str]  # LaTeX: f_i, the objective of client i
     kind: str
-    dtype: Precision
+    dtype: str
 
     def problem_with(self, num_clients: int) -> tuple[str, str] | None:
         """(field, message) of the first setting that does not fit N clients, None if all do."""
@@ -69,6 +70,10 @@ class ProblemParameters(Parameters):
 
     def problem_with_data(self, num_clients: int, seed: int) -> tuple[str, str] | None:
         """(field, message) of a setting that does not fit the data itself; None if all do, or while the data is not at hand."""
+        return None
+
+    def problem_on(self, device: str) -> tuple[str, str] | None:
+        """(field, message) of the first setting that makes no sense on `device`, None if all do."""
         return None
 
     def dimension(self) -> int:
@@ -81,7 +86,7 @@ class ProblemParameters(Parameters):
 
     def itemsize(self) -> int:
         """Bytes of one parameter."""
-        return 4 if self.dtype == "float32" else 8
+        return 8 if self.dtype == "float64" else 4
 
     def backend(self, device: str) -> str:
         """What computes on `device` unless told otherwise: "torch" or "numba". The fastest that was measured, never timed anew."""
@@ -111,6 +116,7 @@ class ProblemParameters(Parameters):
 class Problem:
     """A federated objective on a device. Draws are keyed: the same (round, client, replica) always gives the same minibatches."""
 
+    computes_without_lock: ClassVar[bool] = False  # of the interpreter, so that threads gain something
     num_clients: int
     client_weights: Tensor  # [N] p_i
 
@@ -167,3 +173,7 @@ class Problem:
     def evaluate(self, w: Tensor) -> Evaluation:
         """Measures at w [d], on all data."""
         raise NotImplementedError
+
+    def evaluating(self, w: Tensor) -> Callable[[], Evaluation]:
+        """`evaluate` begun: where a device works by itself, all is queued, and what is returned waits for the result."""
+        return lambda: self.evaluate(w)

@@ -14,7 +14,7 @@ import numpy as np
 from fedviz.parameters import parameter
 from fedviz.problems import datasets
 from fedviz.problems.architectures import TITLES, floats_per_sample, many_channels, shapes
-from fedviz.problems.base import Precision, Problem, ProblemError, ProblemParameters, Progress, precision
+from fedviz.problems.base import Problem, ProblemError, ProblemParameters, Progress, precision
 from fedviz.problems.partitions import AnyPartition, Indices, PartitionError, Similarity, partition, thinned
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ class Classification(ProblemParameters):
         help="In the objective: all alike, or by how many images they hold.",
         choices={"uniform": "all alike", "size": "by size"},
     )
-    dtype: Precision = precision("float32")
+    dtype: Literal["float32", "float64", "mixed_bfloat16"] = precision(
+        "float32", mixed_bfloat16="mixed (16-bit products)"
+    )
 
     @property
     def info(self) -> datasets.Info:
@@ -88,6 +90,14 @@ class Classification(ProblemParameters):
             )
         if num_clients > self.info.train:
             return "num_clients", f"got {num_clients}, allowed 1 to {self.info.train} (the number of training images)"
+        return None
+
+    def problem_on(self, device: str) -> tuple[str, str] | None:
+        if self.dtype == "mixed_bfloat16" and self.backend(device) == "numba":
+            return "dtype", (
+                "got mixed_bfloat16, allowed float32 or float64: softmax regression on a CPU is computed by Numba, which has no bfloat16. "
+                "Choose another model, or a GPU"
+            )
         return None
 
     def dimension(self) -> int:
@@ -131,13 +141,13 @@ class Classification(ProblemParameters):
         progress("Dealing the data to the clients")
         parts = client_indices(self, config.num_clients, config.seed)
         what = (self, data, parts, config.batch_size, config.seed, device)
-        precision = np.float32 if self.dtype == "float32" else np.float64
+        numbers = np.float64 if self.dtype == "float64" else np.float32
         if (self.backend(device) if config.backend == "auto" else config.backend) == "numba":
             from fedviz.problems import kernels
             from fedviz.problems.classifier_numba import NumbaSoftmax
 
             progress("Compiling for this processor")
-            kernels.compile_all(precision)
+            kernels.compile_all(numbers)
             return NumbaSoftmax(*what)
         from fedviz.problems.classifier_torch import TorchClassifier
 
@@ -145,7 +155,7 @@ class Classification(ProblemParameters):
             from fedviz.problems import winograd
 
             progress("Compiling for this processor")
-            winograd.compile_all(precision)
+            winograd.compile_all(numbers)
         return TorchClassifier(*what)
 
 

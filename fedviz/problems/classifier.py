@@ -17,10 +17,12 @@ from fedviz.problems.minibatches import schedule
 from fedviz.problems.models import MODELS
 from fedviz.problems.partitions import Indices
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "mixed_bfloat16": torch.float32}  # of parameters
 
 
 class Classifier(Problem):
+    computes_without_lock = True
+
     def __init__(
         self, parameters: Classification, samples: int, parts: Indices, batch_size: int, seed: int, device: str
     ) -> None:

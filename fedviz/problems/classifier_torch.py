@@ -1,14 +1,15 @@
 """Classification in PyTorch, on any device and for every model: a cohort is one batch of tensor operations; on a CPU, networks take one
 client after the other, a core each.
 
-The data lies on the device once, in full precision, shared by all runs of the process.
+In the precision "mixed_bfloat16" minibatches are bfloat16, and models multiply in the precision of the images they are given;
+parameters, sums over steps, full-data gradients and evaluations are float32 all the same.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -19,13 +20,14 @@ from torch.nn import functional as F  # noqa: N812 - its usual name
 from fedviz.problems.architectures import floats_per_sample
 from fedviz.problems.base import Evaluation, PassOfRun
 from fedviz.problems.classification import Classification
-from fedviz.problems.classifier import Classifier, normalised
-from fedviz.problems.datasets import Dataset, Info
+from fedviz.problems.classifier import Classifier
+from fedviz.problems.datasets import Dataset
 from fedviz.problems.feature_skew import skewed
+from fedviz.problems.images import Images, resident
 from fedviz.problems.local_sgd import Rule, local_sgd
-from fedviz.problems.models import Model
 from fedviz.problems.partitions import Indices
 from fedviz.problems.recorded_pass import RecordedPass
+from fedviz.problems.transfer import Fetched, sent
 from fedviz.problems.workers import in_parallel
 
 torch.backends.cudnn.allow_tf32 = False  # convolutions on a GPU keep float32's digits, as products do
@@ -49,7 +51,7 @@ class Draws:
         widest = max(draws.weights.shape[1] for draws in of_runs)
         rows = torch.cat([F.pad(draws.rows, (0, widest - draws.rows.shape[2])) for draws in of_runs], 1)
         weights = torch.cat([F.pad(draws.weights, (0, widest - draws.weights.shape[1])) for draws in of_runs])
-        return Draws(rows, weights, weights.new_empty(weights.numel(), of_runs[0].x.shape[1]))
+        return Draws(rows, weights, of_runs[0].x.new_empty(weights.numel(), *of_runs[0].x.shape[1:]))
 
 
 class TorchClassifier(Classifier):
@@ -61,21 +63,26 @@ class TorchClassifier(Classifier):
         if parameters.feature_skew != "none":
             plain = resident(data, self.info, device, self.dtype, None)[0]
             look, strength = parameters.feature_skew, parameters.feature_strength
-            self.train_x = self.model.prepare(skewed(plain, parts, self.info.image, look, strength, seed))
-        itemsize = self.train_x.element_size()
-        self.samples_at_once = CHUNK_BYTES // (itemsize * floats_per_sample(parameters.model, self.info.image))
+            unlike = skewed(plain[:], parts, self.info.image, look, strength, seed)
+            self.train_x = Images(self.model.prepare(unlike))
+        self.products = torch.bfloat16 if parameters.dtype == "mixed_bfloat16" else self.dtype  # of local steps
+        self.samples_at_once = CHUNK_BYTES // (
+            parameters.itemsize() * floats_per_sample(parameters.model, self.info.image)
+        )
         # On a CPU networks gain nothing from a batch of clients, and whole clients keep a core each busy.
         self.one_by_one = device == "cpu" and parameters.model != "softmax"
         self.records = device == "cuda"
         self.recorded: dict[Hashable, RecordedPass] = {}
         self.met: set[Hashable] = set()  # kinds of passes that came before
-        self.objective_weights = self.train_x.new_tensor(self.sample_weights)
+        self.objective_weights = self.client_weights.new_tensor(self.sample_weights)
 
     def draws(self, clients: NDArray[np.int64], round: int, steps: int, replica: int = 0) -> Draws:
         rows, weights = self.minibatches(clients, round, steps, replica)
-        by_step = torch.as_tensor(rows.transpose(1, 0, 2).copy()).to(self.train_x.device)
+        device, pixels = self.client_weights.device, self.train_x.stored.shape[1:]
         return Draws(
-            by_step, self.train_x.new_tensor(weights), self.train_x.new_empty(weights.size, self.train_x.shape[1])
+            sent(rows.transpose(1, 0, 2), device),
+            sent(weights, device, self.dtype),
+            torch.empty(weights.size, *pixels, device=device, dtype=self.products),
         )
 
     def local_passes(
@@ -98,13 +105,13 @@ class TorchClassifier(Classifier):
 
         def train(s: int) -> None:
             real = weights[s] > 0  # the rest is padding
-            batches, of_batch = torch.from_numpy(rows[s][:, real]), self.train_x.new_tensor(weights[s][real])
+            batches, of_batch = torch.from_numpy(rows[s][:, real]), w.new_tensor(weights[s][real])
             u, total = w.clone(), torch.zeros_like(w)
             leaves, totals = self.model.leaves(u), self.model.parts(total)
             pull = torch.zeros_like(w) if rule.mu else None
             for batch in batches:
                 between_steps()
-                x, y = self.train_x[batch], self.train_y[batch]
+                x, y = self.train_x[batch].to(self.products), self.train_y[batch]
                 gradients = self.model.loss_and_gradients(leaves, x, y, of_batch)[1]
                 torch._foreach_add_(totals, gradients)
                 if pull is not None:
@@ -144,7 +151,7 @@ class TorchClassifier(Classifier):
         return recorded(w, draws, rule.correction)
 
     def batch_key(self) -> Hashable:
-        return id(self.train_x), type(self.model), len(self.order)
+        return id(self.train_x), self.products, type(self.model), len(self.order)
 
     def together(self, passes: Sequence[PassOfRun]) -> list[tuple[Tensor, Tensor]]:
         """Clients of all runs side by side; a run's rates and corrections are rows of their own."""
@@ -153,7 +160,7 @@ class TorchClassifier(Classifier):
         start = torch.cat([w.expand(size, -1) for (_, w, _, _, _), size in zip(passes, sizes, strict=True)])
 
         def column(values: list[float | Tensor]) -> Tensor:
-            return start.new_tensor(np.repeat(np.array(values, dtype=float), sizes))[:, None]
+            return sent(np.repeat(np.array(values, dtype=float), sizes), start.device, start.dtype)[:, None]
 
         correction = None
         if any(rule.correction is not None for rule in rules):
@@ -175,7 +182,7 @@ class TorchClassifier(Classifier):
 
     def gradient(self, u: Tensor, draws: Draws, step: int, out: Tensor) -> Tensor:
         rows = draws.rows[step]
-        torch.index_select(self.train_x, 0, rows.reshape(-1), out=draws.x)
+        self.train_x.gather(rows.reshape(-1), draws.x)
         return self.model.gradients(u, draws.x.unflatten(0, rows.shape), self.train_y[rows], draws.weights, out)
 
     def client_gradients(self, w: Tensor, clients: NDArray[np.int64]) -> Tensor:
@@ -192,9 +199,9 @@ class TorchClassifier(Classifier):
         counts = self.counts[clients][:, None]
         place = np.arange(counts.max())
         real = place < counts
-        rows = torch.as_tensor(self.order[np.where(real, self.first[clients][:, None] + place, 0)]).to(models.device)
-        weights = models.new_tensor(np.where(real, 1 / counts, 0))
-        x = self.train_x.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
+        rows = sent(self.order[np.where(real, self.first[clients][:, None] + place, 0)], models.device)
+        weights = sent(np.where(real, 1 / counts, 0), models.device, models.dtype)
+        x = self.train_x[rows.reshape(-1)].unflatten(0, rows.shape)
         return self.model.gradients(models, x, self.train_y[rows], weights, models.new_empty(models.shape))
 
     def _full_gradient(self, w: Tensor, client: int) -> Tensor:
@@ -206,46 +213,35 @@ class TorchClassifier(Classifier):
         return total
 
     def evaluate(self, w: Tensor) -> Evaluation:
-        loss, gradient = 0.0, torch.zeros_like(w)
+        return self.evaluating(w)()
+
+    def evaluating(self, w: Tensor) -> Callable[[], Evaluation]:
+        losses, test_losses, right, gradient = [], [], [], torch.zeros_like(w)
         for x, targets, weights in _chunks(self.samples_at_once, self.train_x, self.train_y, self.objective_weights):
-            part, of_part = self.model.loss_and_gradient(w, x, targets, weights)
-            loss, gradient = loss + float(part), gradient + of_part
-        right, test_loss = 0, 0.0
+            loss, of_part = self.model.loss_and_gradient(w, x, targets, weights)
+            losses.append(loss)
+            gradient = gradient + of_part
         for x, targets in _chunks(self.samples_at_once, self.test_x, self.test_y):
             log_shares = self.model.logits(w, x).log_softmax(1)
-            test_loss -= float((log_shares * targets).sum())
-            right += int((log_shares.argmax(1) == targets.argmax(1)).sum())
-        return Evaluation(
-            train_loss=loss,
-            test_loss=test_loss / len(self.test_y),
-            test_accuracy=right / len(self.test_y),
-            gradient_norm_sq=float(gradient.square().sum()),
-        )
+            test_losses.append(-(log_shares * targets).sum())
+            right.append((log_shares.argmax(1) == targets.argmax(1)).sum().to(w.dtype))  # exact: chunks are small
+        fetched = Fetched(torch.stack([gradient.square().sum(), *losses, *test_losses, *right]))
+
+        def read() -> Evaluation:
+            norm, *parts = fetched.read()
+            first, second, third = (sum(parts[start:end]) for start, end in pairwise(ends))
+            return Evaluation(
+                train_loss=first,
+                test_loss=second / len(self.test_y),
+                test_accuracy=third / len(self.test_y),
+                gradient_norm_sq=norm,
+            )
+
+        ends = [0, *accumulate(map(len, (losses, test_losses, right)))]
+        return read
 
 
-def _chunks(size: int, *rows: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of all tensors, `size` samples at a time."""
+def _chunks(size: int, *rows: Images | Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of all, `size` samples at a time."""
     for start in range(0, len(rows[0]), size):
         yield tuple(tensor[start : start + size] for tensor in rows)
-
-
-Resident = tuple[Tensor, Tensor, Tensor, Tensor]
-_RESIDENT: dict[tuple[int, str, torch.dtype, object], Resident] = {}
-_MAKING = threading.RLock()
-
-
-def resident(data: Dataset, info: Info, device: str, dtype: torch.dtype, model: Model | None) -> Resident:
-    """(train x [n, D], train y [n, C], test x, test y) on the device: images normalised and as `model` takes them (None: as they
-    are), labels one-hot. Made once per process and shared by runs.
-    """
-    # Data sets are kept for the life of the process. Models that take images alike share them.
-    key = (id(data), device, dtype, type(model).prepare if model else Model.prepare)
-    with _MAKING:
-        if key not in _RESIDENT:
-            made: list[Tensor] = []
-            for images, labels in ((data.train_images, data.train_labels), (data.test_images, data.test_labels)):
-                x = normalised(images, info, device, dtype)
-                targets = F.one_hot(torch.as_tensor(labels), len(info.labels)).to(device, dtype)
-                made += [model.prepare(x) if model else x, targets]
-            _RESIDENT[key] = (made[0], made[1], made[2], made[3])
-        return _RESIDENT[key]

@@ -203,6 +203,12 @@ def compile_all(dtype: type[np.floating]) -> None:
     zeros = [np.zeros((LABEL_BLOCK, WIDTH_BLOCK), dtype) for _ in range(5)]  # start, correction, u, raw, pull
     zero: Any = dtype(0)  # rates are of the arrays' own type
     images, labels, rows = np.zeros((1, WIDTH_BLOCK), dtype), np.zeros(1, np.int64), np.zeros(1, np.int64)
+    # The inner ones first: a process that compiles and one that loads then both link the outer ones to the same machine code.
+    shares, one = np.zeros((1, LABEL_BLOCK), dtype), np.ones(1, dtype)
+    logits(images, rows, zeros[0], shares)
+    residuals(labels, rows, one, 2, shares)
+    add_products(images, rows, shares, zeros[0])
+    loss_and_right(labels, rows, one, 2, shares)
     local_pass(images, labels, 2, rows[None], np.ones(1, dtype), zero, zero, *zeros)
     add_gradient(images, labels, rows, np.ones(1, dtype), 2, zeros[0], zeros[1])
     test_measures(images, labels, rows, 2, zeros[0])

@@ -1,5 +1,7 @@
 """Models as gradients over a batch of clients: parameters are flat vectors, a cohort's models one [S, d] tensor.
 
+Products are taken in the precision of the images, which may be lower than that of the parameters; losses in that of the parameters.
+
 Softmax regression has its gradient written out, as two batched matrix products. The networks' gradients are autograd's, mapped over
 the clients. No model has state beside its parameters, and none normalises over a batch.
 """
@@ -62,14 +64,15 @@ class Model:
         raise NotImplementedError
 
     def _alone(self, parts: list[Tensor], x: Tensor) -> Tensor:
-        """`forward`, the fastest way for one model that is not mapped over clients."""
+        """`forward` in the precision of the images, the fastest way for one model that is not mapped over clients."""
+        parts = [part.to(x.dtype) for part in parts]
         if not self.convolves:
             return self.forward(parts, x)
         # Convolutions run faster with the channels of a pixel side by side.
         side_by_side = {"memory_format": torch.channels_last}
         x = self.images(x).contiguous(**side_by_side)
         parts = [part.contiguous(**side_by_side) if part.dim() == 4 else part for part in parts]
-        if x.device.type != "cpu" or not any(map(many_channels, self.shapes)):
+        if x.device.type != "cpu" or x.dtype is torch.bfloat16 or not any(map(many_channels, self.shapes)):
             return self.forward(parts, x)
         from fedviz.problems.winograd import convolve  # with Numba, which others do without
 
@@ -98,11 +101,13 @@ class Model:
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """`loss_and_gradient` by each of the `leaves`."""
         with torch.enable_grad():
-            loss = -(self._alone(leaves, x).log_softmax(-1) * targets).sum(-1) @ sample_weights
+            logits = self._alone(leaves, x)
+            loss = -(logits.log_softmax(-1, dtype=targets.dtype) * targets).sum(-1) @ sample_weights
         return loss.detach(), torch.autograd.grad(loss, leaves)
 
     def _weighted_loss(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> Tensor:
-        return -(self.forward(self.parts(w), x).log_softmax(-1) * targets).sum(-1) @ sample_weights
+        logits = self.forward([part.to(x.dtype) for part in self.parts(w)], x)
+        return -(logits.log_softmax(-1, dtype=targets.dtype) * targets).sum(-1) @ sample_weights
 
 
 class Softmax(Model):
@@ -120,9 +125,12 @@ class Softmax(Model):
     def gradients(self, u: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor, out: Tensor) -> Tensor:
         # Label-major products, [S, C, B]: both matrix products then run along rows as they lie in memory.
         weights = u.view(len(u), self.labels, -1)
-        residual = torch.bmm(weights, x.transpose(1, 2)).softmax(1)
+        residual = torch.bmm(weights.to(x.dtype), x.transpose(1, 2)).softmax(1, dtype=u.dtype)
         residual.sub_(targets.transpose(1, 2)).mul_(sample_weights.unsqueeze(1))
-        torch.bmm(residual, x, out=out.view(weights.shape))
+        if x.dtype == out.dtype:
+            torch.bmm(residual, x, out=out.view(weights.shape))
+        else:
+            out.view(weights.shape).copy_(torch.bmm(residual.to(x.dtype), x))
         return out
 
     def loss_and_gradient(self, w: Tensor, x: Tensor, targets: Tensor, sample_weights: Tensor) -> tuple[Tensor, Tensor]:

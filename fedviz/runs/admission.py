@@ -15,7 +15,7 @@ Everything is counted as main memory; on a GPU most of it lies in the GPU's, so 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -120,26 +120,36 @@ def stored_bytes(config: SimulationConfig) -> int:
 
 def check(
     config: SimulationConfig,
-    reference: SimulationConfig | None = None,
-    *,
+    *others: SimulationConfig | None,
     free: int | None = None,
     limits: Limits | None = None,
+    one_process: bool = False,
 ) -> None:
-    """Raise Refused where a run and its reference need more than `limits` allow or more than 80 % of `free` (bytes;
-    default: what is free now), and ConfigError where the data cannot be dealt as asked.
+    """Raise Refused where a run and what runs with it (its reference) need more than `limits` allow or more than 80 % of `free`
+    (bytes; default: what is free now), and ConfigError where the data cannot be dealt as asked.
+
+    one_process: they share the data, which counts once for each data set.
     """
-    found = config.problem.problem_with_data(config.num_clients, config.seed)
-    if found:
-        raise ConfigError([found])
+    configs = [config, *(each for each in others if each is not None)]
+    for each in configs:
+        found = each.problem.problem_with_data(each.num_clients, each.seed)
+        if found:
+            raise ConfigError([found])
     if limits is not None:
-        _check_budgets([each for each in (config, reference) if each is not None], limits)
-    needed = estimate(config) + estimate(reference) if reference is not None else estimate(config)
+        _check_budgets(configs, limits)
+    needed, there = Estimate(0, 0, 0, 0, 0), set()
+    for each in configs:
+        own = estimate(each)
+        data_set = getattr(each.problem, "dataset", None)
+        needed += replace(own, data=0) if one_process and data_set in there else own
+        there.add(data_set)
     free = free_bytes() if free is None else free
     if needed.total <= SHARE * free:
         return
     parts = ", ".join(f"{field.name} {in_words(getattr(needed, field.name))}" for field in fields(needed))
+    who = f"These {len(configs)} runs need" if one_process and len(configs) > 1 else "This run needs"
     raise Refused(
-        f"This run needs about {in_words(needed.total)} of memory ({parts}), but only {in_words(SHARE * free)} may be "
+        f"{who} about {in_words(needed.total)} of memory ({parts}), but only {in_words(SHARE * free)} may be "
         f"used: 80 % of the {in_words(free)} that are free. Lower what takes most, or wait until other runs have ended."
     )
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from fedviz.config import SimulationConfig
     from fedviz.runs.columns import Records
@@ -20,11 +20,24 @@ SCHEMA: Final = 1  # of the JSON; raised when older programs could misread it
 
 
 def to_csv(records: Records, config: SimulationConfig) -> str:
-    """One row a round: every value under its dotted path, after algorithm and seed, so that tables can be stacked.
+    """The table of one run."""
+    return table([(config, records.dicts())])
+
+
+def table(runs: Iterable[tuple[SimulationConfig, Iterable[Mapping[str, Any]]]], settings: Sequence[str] = ()) -> str:
+    """CSV, one row a round of every run: every value under its dotted path, after algorithm, seed and these `settings` (dotted paths).
 
     Lists (cohort, weights) are written with spaces between; what a round does not have is empty.
     """
-    rows = [{"algorithm": config.algorithm.name, "seed": config.seed, **_flat(record)} for record in records.dicts()]
+    rows = []
+    for config, records in runs:
+        chosen = _flat(config.to_dict())
+        about = {
+            "algorithm": config.algorithm.name,
+            "seed": config.seed,
+            **{path: chosen.get(path) for path in settings},
+        }
+        rows += [{**about, **_flat(record)} for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")  # floats are written so that they read back the same

@@ -7,7 +7,16 @@ from fedviz.problems import ProblemError
 
 
 def choose(config: SimulationConfig) -> str:
-    """One of cuda, mps, cpu. Analytic problems are in float64 and tiny: always on the CPU. Raises ProblemError."""
+    """One of cuda, mps, cpu. Raises ProblemError."""
+    device = _chosen(config)
+    found = config.problem.problem_on(device)
+    if found:
+        raise ProblemError(f"problem.{found[0]}: {found[1]}.")
+    return device
+
+
+def _chosen(config: SimulationConfig) -> str:
+    """Analytic problems are in float64 and tiny: always on the CPU."""
     if config.problem.kind != "classification":
         return "cpu"
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}

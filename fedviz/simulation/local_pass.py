@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
 from fedviz.algorithms import LocalResult
 from fedviz.problems.local_sgd import Rule, local_sgd
+from fedviz.problems.transfer import sent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +66,7 @@ class Pass:
         return result
 
     def rule(self) -> Rule:
-        correction = self.algorithm.correction(self.state, torch.as_tensor(self.ids, device=self.w.device))
+        correction = self.algorithm.correction(self.state, sent(self.ids, self.w.device))
         return Rule(self.config.steps, self.config.client_lr, correction, self.algorithm.mu)
 
     def _brought(self, updates: Tensor, raw: Tensor) -> LocalResult:

@@ -1,6 +1,7 @@
 """Several runs, round by round together: other algorithms, seeds, rates, cohorts.
 
-Each run's records are those it has alone. On a CPU the runs share the cores, a run to a core, and the records are the same to the bit.
+Each run's records are those it has alone. On a CPU runs of classification share the cores, a run to a core, and the records are the
+same to the bit; analytic ones, all interpreter and tiny tensors, take turns.
 On a GPU, where a cohort is too small to fill the device, the local passes of all runs that train the same model on the same images are one
 batch; sums of a larger batch may round differently, within 1e-5.
 """
@@ -31,11 +32,12 @@ def simulate_many(
     progress: Progress = lambda _: None,
     between_steps: Callable[[], None] = lambda: None,
     one_batch: bool | None = None,
+    enough: Callable[[int, RoundRecord], bool] = lambda *_: False,
 ) -> Iterator[tuple[int, RoundRecord | Diverged]]:
     """(which run, its record) of all runs, round by round; a run that diverges ends with its `Diverged` and holds nobody up.
 
     A record's w and checkpoint are valid until the next round. one_batch: whether local passes that fit together are one batch;
-    None: on a GPU. Raises ProblemError where the data of a run cannot be had.
+    None: on a GPU. enough: whether a run may end with this record. Raises ProblemError where the data of a run cannot be had.
     """
     runs = dict(enumerate(Simulation(config, progress, between_steps) for config in configs))
     for round in range(max((config.rounds for config in configs), default=-1) + 1):
@@ -46,12 +48,16 @@ def simulate_many(
             if round and (run.w.device.type != "cpu" if one_batch is None else one_batch)
         }
         single = {which: run for which, run in present.items() if which not in batched}
+        shared = {which: run for which, run in single.items() if run.problem.computes_without_lock}
         records = dict(zip(batched, _as_one_batch(list(batched.values()), round), strict=True))
-        records |= zip(single, in_parallel(partial(_record, round), list(single.values())), strict=True)
+        records |= zip(shared, in_parallel(partial(_record, round), list(shared.values())), strict=True)
+        records |= {which: _record(round, run) for which, run in single.items() if which not in shared}
         for which, record in sorted(records.items()):
-            if isinstance(record, Diverged):
+            if isinstance(record, Diverged) or enough(which, record):
                 del runs[which]
             yield which, record
+        if not runs:
+            return
 
 
 def _record(round: int, run: Simulation) -> RoundRecord | Diverged:

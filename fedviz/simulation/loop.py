@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fedviz.algorithms import Algorithm, Cohort, LocalResult, Setting
+from fedviz.problems.transfer import Fetched, sent
 from fedviz.simulation import windows
 from fedviz.simulation.clients import clusters_of, participation_of
 from fedviz.simulation.decomposition import Probe
@@ -60,6 +61,7 @@ class Begun:
 
     round: int
     ids: NDArray[np.int64]
+    weights: list[float]  # of the cohort
     cohort: Cohort
     probe: Probe
     decomposition: Decomposition | None
@@ -82,6 +84,7 @@ class Simulation:
         self.participation = participation_of(config)
         self.clusters = clusters_of(config)
         self.w: Tensor = self.problem.start()
+        self.client_weights = self.problem.client_weights.cpu().numpy()  # on this side of the device
         self.algorithm: Algorithm = config.algorithm.build(self._setting())
         self.state: State = {}
         self.renewed_in = np.zeros(config.num_clients, dtype=np.int64)
@@ -188,15 +191,15 @@ class Simulation:
             decomposition, spent = probe.measure()
             self._charge_probe(spent)
         ids = self.participation.cohort(round)
-        clients = torch.as_tensor(ids, device=self.w.device)
-        scale = config.num_clients * self.participation.gain(len(ids)) / max(1, len(ids))  # N times q_i
-        cohort = Cohort(round, clients, self.problem.client_weights[clients] * scale)
+        scale = float(config.num_clients * self.participation.gain(len(ids)) / max(1, len(ids)))  # N times q_i
+        weights = self.client_weights[ids] * scale
+        cohort = Cohort(round, sent(ids, self.w.device), sent(weights, self.w.device))
         work = None
         if len(ids):
             work = Pass(
                 config, self.problem, self.algorithm, self.state, self.w, ids, round, between_steps=self.between_steps
             )
-        return Begun(round, ids, cohort, probe, decomposition, work, time.perf_counter() - began)
+        return Begun(round, ids, weights.tolist(), cohort, probe, decomposition, work, time.perf_counter() - began)
 
     def end_round(self, begun: Begun, result: LocalResult | None) -> RoundRecord:
         """The rest of a round, from what its passes brought; None where nobody took part. Raises Diverged."""
@@ -204,11 +207,12 @@ class Simulation:
         if len(ids):
             self._charge(ids)
         if self.algorithm.remembers:
-            self.renewed_in[self.algorithm.renewed(self.state, cohort).cpu().numpy()] = begun.round
+            renewed = self.algorithm.renewed(self.state, cohort)
+            self.renewed_in[ids if renewed is cohort.clients else renewed.cpu().numpy()] = begun.round
         window = self._measure_window(begun.probe, cohort, result)
         self.w, self.state = self.algorithm.step(self.state, self.w, cohort, result)
         seconds = begun.seconds + (0.0 if begun.work is None else begun.work.seconds) + time.perf_counter() - began
-        return self.record(begun.round, ids, cohort.weights.tolist(), begun.decomposition, seconds, window)
+        return self.record(begun.round, ids, begun.weights, begun.decomposition, seconds, window)
 
     def _measure_window(self, probe: Probe, cohort: Cohort, result: LocalResult | None) -> WindowDecomposition | None:
         """The parts of the window that ends with this round, if it is one that is measured."""
@@ -245,12 +249,15 @@ class Simulation:
         window: WindowDecomposition | None = None,
     ) -> RoundRecord:
         began, config = time.perf_counter(), self.config
-        if not torch.isfinite(self.w).all():
-            raise Diverged(round, self._hint())
         due = config.eval_every and (round % config.eval_every == 0 or round == config.rounds)
-        evaluation = self.problem.evaluate(self.w) if due else None
+        # All that a record needs is queued before the first of it is waited for: a device stands still once in a round.
+        finite = Fetched(torch.isfinite(self.w).all()[None])
+        evaluated = self.problem.evaluating(self.w) if due else None
+        if not all(finite.read()):
+            raise Diverged(round, self._hint(round))
+        evaluation = evaluated() if evaluated is not None else None
         if evaluation is not None and not _is_finite(evaluation):
-            raise Diverged(round, self._hint())
+            raise Diverged(round, self._hint(round))
         self.round = round
         self.costs = replace(self.costs, seconds=self.costs.seconds + seconds + time.perf_counter() - began)
         w, costs, window_sums = self.w, self.costs, self.window
@@ -300,8 +307,8 @@ class Simulation:
         measured = {"staleness": float(ages.mean())} if len(ages) else {}
         return {"cold": float(1 - warm.mean()), **measured, **expected}
 
-    def _hint(self) -> str:
-        if self.round == 0:
+    def _hint(self, round: int) -> str:
+        if round == 0:
             return "The starting point itself is beyond what the numbers can hold: choose a smaller start or smaller coefficients."
         reach = self.config.client_lr * self.config.steps
         return (

@@ -18,7 +18,7 @@ import threading
 from typing import Any, BinaryIO, Final
 
 from fedviz.problems import ProblemError
-from fedviz.runs.computation import Computation, Work, drive
+from fedviz.runs.computation import Supervisor, Work, drive
 from fedviz.simulation.errors import Diverged
 
 BATCH: Final = 0.05  # seconds' worth of records that go together
@@ -128,7 +128,13 @@ def main() -> None:
 
 
 def _compute(work: Work, ears: Ears, mouth: Mouth) -> None:
+    prepared = False
+
     def let_in(done: int, span: int = 1, patience: float = math.inf) -> int | None:
+        nonlocal prepared
+        if not prepared:
+            prepared = True
+            mouth.say("prepared", True)
         if patience:
             mouth.hurry()
         return ears.let_in(done, span, patience)
@@ -141,15 +147,16 @@ def _compute(work: Work, ears: Ears, mouth: Mouth) -> None:
         between_steps()
         mouth.say("progress", text)
 
-    computation = Computation(
-        work,
+    supervisor = Supervisor(
+        begin=lambda: None,  # the server has waited for that
         progress=progress,
         device=lambda name: mouth.say("device", name),
         note=lambda text: mouth.say("note", text),
         between_steps=between_steps,
+        let_in=let_in,
     )
     try:
-        for record in drive(computation, work, let_in):
+        for record in drive(work, supervisor):
             mouth.say("records", [record], urgent=record["round"] == work.first)
         mouth.say("done", True)
     except _Stopped:

@@ -200,6 +200,12 @@ MUTANTS: dict[str, Mutant] = {
         "self._limit + 2",
         "a step is two rounds",
     ),
+    "no-turns": Mutant(
+        "fedviz/runs/gate.py",
+        "if delay or not self._has_turn():",
+        "if delay:",
+        "more runs compute at a time than there are places",
+    ),
     "anybody-controls": Mutant(
         "fedviz/runs/manager.py",
         "        if self.limits.hosted and not visitor.admin and owner != visitor.id:\n"
@@ -227,13 +233,13 @@ MUTANTS: dict[str, Mutant] = {
         "a damaged checkpoint is gone on from",
     ),
     "recorded-after-stop": Mutant(
-        "fedviz/runs/manager.py",
-        "                    if run.ended:\n                        raise _Stopped\n                    run.append(record)",
+        "fedviz/runs/pairs.py",
+        "                    if run.ended:\n                        raise Stopped\n                    run.append(record)",
         "                    run.append(record)",
         "a round that was in flight when the run was stopped is recorded",
     ),
     "not-compared": Mutant(
-        "fedviz/runs/manager.py",
+        "fedviz/runs/pairs.py",
         "    if texts[0] != texts[1]:",
         "    if len(texts) != 2:",
         "a run is continued from records that it does not have",

@@ -1,6 +1,6 @@
 """Does a server keep every run whole, whatever happens to it? `python tests/soak.py` (two minutes), `--minutes 30` for longer.
 
-Ten clients start, pause, step, resume, fork and stop tiny runs on a server at random, while the server and its workers are
+Ten clients start, pause, step, resume, fork, stop, rename, copy and delete tiny runs at random, while the server and its workers are
 killed without warning several times. Then every run must be in a legal state, what is stored of it must be gap-free and
 equal to a run that nobody disturbed, and memory, threads and processes of a server must be back where they were.
 
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from fedviz.config import ConfigError, SimulationConfig  # noqa: E402
-from fedviz.runs import Limits, Refused, RunManager, RunState, RunStore, StoreError, Visitor  # noqa: E402
+from fedviz.runs import Limits, Refused, RunManager, RunState, RunStore, StoreError, Visitor, export  # noqa: E402
 from tests.runs.fakes import config  # noqa: E402
 
 CLIENTS = 10
@@ -93,8 +93,19 @@ def _fork(manager: RunManager, who: str, run_id: str, seed: int) -> dict[str, An
     return {"id": manager.fork(run_id, chance.randint(0, parent.round), chosen, visitor=Visitor(who)).id}
 
 
+def _copy(manager: RunManager, who: str, run_id: str) -> dict[str, Any]:
+    """Export a run and import it again."""
+    run = manager.get(run_id)
+    if run is None or run.parent_id is not None:  # an exported fork has no parent, and could not be computed again
+        raise Refused("nothing to copy")
+    return {"id": manager.import_run(json.dumps(export.to_json(run)).encode(), Visitor(who)).id}
+
+
 def _control(manager: RunManager, who: str, what: str, run_id: str, *arguments: Any) -> str:
-    getattr(manager, what)(run_id, Visitor(who), *arguments)
+    visitor = Visitor(who)
+    manager.rename(run_id, *arguments, visitor) if what == "rename" else getattr(manager, what)(
+        run_id, visitor, *arguments
+    )
     return "done"
 
 
@@ -118,6 +129,7 @@ def _measure(_: RunManager) -> dict[str, Any]:
 COMMANDS: dict[str, Any] = {
     "submit": _submit,
     "fork": _fork,
+    "copy": _copy,
     "control": _control,
     "stop all": _stop_all,
     "measure": _measure,
@@ -228,12 +240,15 @@ class Client(threading.Thread):
     def _act(self) -> None:
         chance, mine = self.chance, [run_id for run_id, who in list(self.runs.items()) if who == self.who]
         what = chance.choices(
-            ("submit", "fork", "pause", "step", "resume", "stop", "set_pace", "steal"), (5, 3, 3, 6, 9, 1, 2, 1)
+            ("submit", "fork", "pause", "step", "resume", "stop", "set_pace", "steal", "copy", "rename", "delete"),
+            (5, 3, 3, 6, 9, 1, 2, 1, 1, 1, 2),
         )[0]
         if what == "submit" or not mine:
             answer = self.server.ask("submit", self.who, chance.randrange(10**6), chance.random() < 0.3)
         elif what == "fork":
             answer = self.server.ask("fork", self.who, chance.choice(list(self.runs)), chance.randrange(10**6))
+        elif what == "copy":
+            answer = self.server.ask("copy", self.who, chance.choice(list(self.runs)))
         elif what == "steal":
             others = [run_id for run_id, who in list(self.runs.items()) if who != self.who]
             if not others:
@@ -242,8 +257,11 @@ class Client(threading.Thread):
             if answer == "done":
                 self.faults.append("a run of somebody else could be stopped")
         else:
-            pace = [chance.choice((20.0, 200.0, None))] if what == "set_pace" else []
-            answer = self.server.ask("control", self.who, what, chance.choice(mine[-6:]), *pace)
+            more = {"set_pace": [chance.choice((20.0, 200.0, None))], "rename": [f"run {chance.randrange(99)}"]}.get(
+                what, []
+            )
+            among = mine if what == "delete" else mine[-6:]
+            answer = self.server.ask("control", self.who, what, chance.choice(among), *more)
         if isinstance(answer, dict) and "id" in answer:
             self.runs[answer["id"]] = self.who
         if isinstance(answer, dict) and "fault" in answer:

@@ -76,6 +76,10 @@ class ProblemParameters(Parameters):
         """(field, message) of the first setting that makes no sense on `device`, None if all do."""
         return None
 
+    def to_download(self) -> str:
+        """The name of a data set that would have to be downloaded first, "" where nothing is missing."""
+        return ""
+
     def dimension(self) -> int:
         """d, the length of the parameter vector; loads no data."""
         raise NotImplementedError

@@ -100,6 +100,9 @@ class Classification(ProblemParameters):
             )
         return None
 
+    def to_download(self) -> str:
+        return "" if datasets.at_hand(self.dataset) else self.dataset
+
     def dimension(self) -> int:
         return sum(math.prod(shape) for shape in shapes(self.model, self.info.image, len(self.info.labels)))
 

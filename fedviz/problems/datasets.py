@@ -86,6 +86,15 @@ def load(name: str, progress: Progress = lambda _: None) -> Dataset:
         return _LOADED[name]
 
 
+def at_hand(name: str) -> bool:
+    """Whether the data set can be loaded without a download."""
+    if not DATASETS[name].download or name in _LOADED:
+        return True
+    if name in _FILES:
+        return next(_folders(name), None) is not None
+    return any((root / _CIFAR10).is_dir() for root in _roots())
+
+
 _LOADED: dict[str, Dataset] = {}
 _LOADING = threading.RLock()
 
@@ -251,6 +260,9 @@ def _load_idx(name: str, progress: Progress) -> Dataset:
     if name == "emnist":  # its files hold every character lying on its side
         train_x, test_x = train_x.transpose(0, 2, 1), test_x.transpose(0, 2, 1)
     return _dataset(train_x, train_y, test_x, test_y)
+
+
+_CIFAR10 = "cifar-10-batches-py"  # the folder in torchvision's archive
 
 
 # --- CIFAR-10 ---------------------------------------------------------------------------------------------------------

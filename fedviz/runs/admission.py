@@ -24,7 +24,10 @@ import psutil
 from fedviz.config import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from fedviz.config import SimulationConfig
+    from fedviz.runs.computation import Leg
     from fedviz.runs.limits import Limits
 
 SHARE: Final = 0.8  # of the free memory that runs may take
@@ -124,19 +127,31 @@ def check(
     free: int | None = None,
     limits: Limits | None = None,
     one_process: bool = False,
+    before: Sequence[Leg] = (),
 ) -> None:
     """Raise Refused where a run and what runs with it (its reference) need more than `limits` allow or more than 80 % of `free`
     (bytes; default: what is free now), and ConfigError where the data cannot be dealt as asked.
 
     one_process: they share the data, which counts once for each data set.
+    before: the way to the run through those that it continues, which may have to be computed again.
     """
     configs = [config, *(each for each in others if each is not None)]
+    if limits is not None and not limits.downloads and (name := config.problem.to_download()):
+        raise ConfigError(
+            [
+                (
+                    "problem.dataset",
+                    f"{name} is not on this server, which downloads nothing for visitors: choose another one, or ask who runs "
+                    "the server to put its files there (FEDVIZ_DATA) or to allow downloads (FEDVIZ_DOWNLOAD=1)",
+                )
+            ]
+        )
     for each in configs:
         found = each.problem.problem_with_data(each.num_clients, each.seed)
         if found:
             raise ConfigError([found])
     if limits is not None:
-        _check_budgets(configs, limits)
+        _check_budgets(configs, limits, before)
     needed, there = Estimate(0, 0, 0, 0, 0), set()
     for each in configs:
         own = estimate(each)
@@ -154,17 +169,29 @@ def check(
     )
 
 
-def _check_budgets(configs: list[SimulationConfig], limits: Limits) -> None:
+def _work(legs: Iterable[tuple[SimulationConfig, int]]) -> int:
+    """Sample gradients on a way of (config, the last round with it)."""
+    work, begun = 0, 0
+    for config, until in legs:
+        upto, from_there = (gradient_evaluations(config.model_copy(update={"rounds": r})) for r in (until, begun))
+        work, begun = work + upto - from_there, until
+    return work
+
+
+def _check_budgets(configs: list[SimulationConfig], limits: Limits, before: Sequence[Leg]) -> None:
     rounds = max(config.rounds for config in configs)
     if limits.rounds is not None and rounds > limits.rounds:
         raise Refused(f"This run has {rounds:,} rounds; this server allows {limits.rounds:,}. Lower the rounds.")
-    gradients = sum(map(gradient_evaluations, configs))
+    legs = [(leg.config, leg.until) for leg in before]
+    again = _work(legs)
+    gradients = _work([*legs, (configs[0], configs[0].rounds)]) + sum(map(gradient_evaluations, configs[1:]))
     if limits.gradient_evaluations is not None and gradients > limits.gradient_evaluations:
+        what = f" ({again:,} of them to compute again what it continues)" if again else ""
         raise Refused(
-            f"This run would take about {gradients:,} sample gradients with its measurements; this server allows "
+            f"This run would take about {gradients:,} sample gradients with its measurements{what}; this server allows "
             f"{limits.gradient_evaluations:,}. Lower rounds, clients a round, local steps or batch size, or measure less often."
         )
-    memory = sum(estimate(config).total for config in configs)
+    memory = max(sum(estimate(config).total for config in configs), *(estimate(leg.config).total for leg in before), 0)
     if limits.memory_bytes is not None and memory > limits.memory_bytes:
         raise Refused(
             f"This run would need about {in_words(memory)} of memory; this server allows {in_words(limits.memory_bytes)}. "

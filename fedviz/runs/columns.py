@@ -109,6 +109,12 @@ class Records:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def nbytes(self) -> int:
+        """About what they take in memory."""
+        arrays = (*self._numbers.values(), *self._offsets.values(), *self._flat.values(), self._shape_of_row)
+        return sum(array.nbytes for array in arrays)
+
     def column(self, path: str) -> NDArray[np.float64]:
         """[n] the numbers at a dotted path; NaN where a record has none."""
         values = self._numbers.get(path)

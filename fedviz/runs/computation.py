@@ -1,7 +1,8 @@
 """The work of a run as a value (`Work`), and doing it, in a thread or in a worker process: records one by one.
 
 A run is a chain of legs: its own, and before it those of the runs that it continues. Its state at a round is rebuilt from
-the newest checkpoint on that chain, else from the start, by computing again what follows, which gives the same bits.
+the newest checkpoint on that chain, else from the start, by computing again what follows, which gives the same bits: what is
+computed again comes out as records, too, so that it can be compared with what was recorded.
 """
 
 from __future__ import annotations
@@ -69,24 +70,30 @@ class Work:
         return cls(tuple(legs), values["first"], Path(values["folder"]) if values["folder"] else None)
 
 
+class LetIn(Protocol):
+    def __call__(self, done: int, span: int = 1, patience: float = math.inf) -> int | None:
+        """As `Gate.let_in`, for one member."""
+        ...
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """Whom a computation tells what it does, and asks whether it may go on."""
+
+    begin: Callable[[], None]  # waits until computing may begin; may raise
+    progress: Callable[[str], None]  # what is being prepared, in words; may raise to end the preparation
+    device: Callable[[str], None]  # where it computes
+    note: Callable[[str], None]  # what a fork carried over
+    between_steps: Callable[[], None]  # called within a round; may raise to leave it
+    let_in: LetIn  # asked before each new round
+
+
 class Computation:
-    """Doing it: `prepare`, then `record` as often as there are rounds. Raises what `simulate` raises.
+    """Doing it: `prepare`, then `record` as often as there are rounds. Raises what `simulate` raises."""
 
-    progress is told, in words, what is being prepared, and may raise to end the preparation; device is told where the run
-    computes, note what a fork carried over; between_steps is called within a round, and may raise to leave it.
-    """
-
-    def __init__(
-        self,
-        work: Work,
-        *,
-        progress: Callable[[str], None],
-        device: Callable[[str], None],
-        note: Callable[[str], None],
-        between_steps: Callable[[], None],
-    ) -> None:
-        self._work, self._progress, self._device, self._note = work, progress, device, note
-        self._between_steps = between_steps
+    def __init__(self, work: Work, supervisor: Supervisor) -> None:
+        self._work, self._told = work, supervisor
+        self._place = 0  # of the leg that is being computed
         self._checkpoint: Callable[[], Checkpoint] | None = None  # of the last record
         self._begun_at = math.inf  # the clock when rounds began to follow one another
         self._saved = -math.inf  # ... when the last checkpoint was written, and the seconds that it took
@@ -96,16 +103,20 @@ class Computation:
         """The round of the first record that will come: at most `work.first`; those before it are there already, and serve
         to see that all is as it was.
         """
-        self._progress("Starting PyTorch.")
+        self._told.progress("Starting PyTorch.")
         # Here and not above: a server whose visitors only look at runs never needs torch.
         from fedviz.simulation.device import describe
-        from fedviz.simulation.loop import Simulation
 
         # One thread for each run, as on the command line: models of this size gain nothing from more, and the same number
         # everywhere gives the same records everywhere. By name: only the simulation knows how torch is used.
         import_module("torch").set_num_threads(1)
-        self._device(describe(self._work.config))
-        self._simulation, self._begun = self._rebuilt(Simulation)
+        self._told.device(describe(self._work.config))
+        checkpoint = self._newest_checkpoint()
+        self._simulation = self._made()
+        self._begun = checkpoint is not None
+        if checkpoint is not None:
+            self._simulation.restore(checkpoint)
+            self._go_over_to_the_next_leg()
         self._begun_at = time.monotonic()
         return self._simulation.round + 1 if self._begun else 0
 
@@ -114,49 +125,49 @@ class Computation:
         if time.monotonic() >= max(self._begun_at, self._saved) + EVERY:
             self._keep()
         self._checkpoint = None  # no longer valid
-        simulation = self._simulation
-        record = simulation.advance(simulation.round + 1) if self._begun else simulation.first()
+        simulation, own = self._simulation, self._place == len(self._work.legs) - 1
+        round = simulation.round + 1 if self._begun else 0
+        if round < self._work.first and round % 10 == 0:
+            self._told.progress(f"Computing again up to round {self._work.first - 1}: round {round}.")
+        record = simulation.advance(round) if self._begun else simulation.first()
         self._begun = True
-        self._checkpoint = record.checkpoint if record.round else None
-        return record.to_dict()
+        self._checkpoint = record.checkpoint if round and own else None
+        values = record.to_dict()
+        self._go_over_to_the_next_leg()
+        return values
 
     def before_waiting(self) -> None:
         """The last record may be the last for long: keep a checkpoint of it."""
         if time.monotonic() >= self._saved + _STANDING:
             self._keep()
 
-    def _rebuilt(self, make: type[Simulation]) -> tuple[Simulation, bool]:
-        """(the simulation at a state from which records of the run itself follow, whether its round 0 is behind it)."""
+    def _newest_checkpoint(self) -> Checkpoint | None:
+        """Of the run, else of those that it continues; sets which leg it is of."""
         work = self._work
-        start, checkpoint = 0, None
         for place in range(len(work.legs) - 1, -1, -1):
-            leg = work.legs[place]
+            self._place, leg = place, work.legs[place]
             at_most = work.first - 1 if place == len(work.legs) - 1 else leg.until
             if work.folder is not None:
                 checkpoint, reasons = checkpoints.newest(work.folder, leg.run_id, leg.config, at_most)
                 for reason in reasons:
                     _log.warning("Checkpoint of run %s: %s", leg.run_id, reason)
-                    self._progress(f"A checkpoint cannot be used ({reason}): going back further.")
-            if checkpoint is not None:
-                start = place
-                break
-        simulation = make(work.legs[start].config, self._progress, self._between_steps)
-        if checkpoint is not None:
-            simulation.restore(checkpoint)
-        elif len(work.legs) > 1:
-            simulation.first()
-        else:
-            return simulation, False
-        for place in range(start, len(work.legs) - 1):
-            leg = work.legs[place]
-            while simulation.round < leg.until:
-                if simulation.round % 10 == 0:
-                    self._progress(f"Computing again up to round {leg.until}: {simulation.round} done.")
-                simulation.advance(simulation.round + 1)
-            following = make(work.legs[place + 1].config, self._progress, self._between_steps)
-            self._note(following.take_over(simulation))
-            simulation = following
-        return simulation, True
+                    self._told.progress(f"A checkpoint cannot be used ({reason}): going back further.")
+                if checkpoint is not None:
+                    return checkpoint
+        return None
+
+    def _made(self) -> Simulation:
+        from fedviz.simulation.loop import Simulation
+
+        return Simulation(self._work.legs[self._place].config, self._told.progress, self._told.between_steps)
+
+    def _go_over_to_the_next_leg(self) -> None:
+        legs = self._work.legs
+        while self._place < len(legs) - 1 and self._simulation.round >= legs[self._place].until:
+            before = self._simulation
+            self._place += 1
+            self._simulation = self._made()
+            self._told.note(self._simulation.take_over(before))
 
     def _keep(self) -> None:
         now = time.monotonic()
@@ -169,21 +180,17 @@ class Computation:
         self._saved, self._cost = time.monotonic(), time.monotonic() - now
 
 
-class LetIn(Protocol):
-    def __call__(self, done: int, span: int = 1, patience: float = math.inf) -> int | None:
-        """As `Gate.let_in`, for one member."""
-        ...
-
-
-def drive(computation: Computation, work: Work, let_in: LetIn) -> Generator[dict[str, Any], None, None]:
-    """The records, each computed only when `let_in` allows its round; ends where it says stop."""
+def drive(work: Work, supervisor: Supervisor) -> Generator[dict[str, Any], None, None]:
+    """The records, those to compare first, the new ones each computed only when `let_in` allows its round; ends where it says stop."""
+    supervisor.begin()
+    computation = Computation(work, supervisor)
     round = computation.prepare()
     while round <= work.config.rounds:
         if round >= work.first:
-            allowed = let_in(round - 1, patience=0)
+            allowed = supervisor.let_in(round - 1, patience=0)
             if allowed is not None and allowed < round:
                 computation.before_waiting()
-                allowed = let_in(round - 1)
+                allowed = supervisor.let_in(round - 1)
             if allowed is None:
                 return
         yield computation.record()

@@ -5,28 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Protocol
 
-from fedviz.runs.computation import Computation, LetIn, Work, drive
+from fedviz.runs.computation import Supervisor, Work, drive
 
 
 class Executor(Protocol):
-    def records(
-        self,
-        work: Work,
-        *,
-        progress: Callable[[str], None],
-        device: Callable[[str], None],
-        note: Callable[[str], None],
-        between_steps: Callable[[], None],
-        let_in: LetIn,
-    ) -> Generator[dict[str, Any], None, None]:
+    def records(self, work: Work, supervisor: Supervisor) -> Generator[dict[str, Any], None, None]:
         """The records of `work`, as plain dicts, in order; closing the generator ends the computation.
 
-        let_in is asked before each round from `work.first` on, and has the generator end by saying None. The others are
-        as in `Computation`: progress, device and note are told something, progress and between_steps may raise to leave.
-        Raises what `simulate` raises, and Died.
+        let_in is asked before each round from `work.first` on, but not before all is prepared, and has the generator end by
+        saying None. Raises what `simulate` raises, and Died.
         """
         ...
 
@@ -44,18 +34,8 @@ class Failed(RuntimeError):  # noqa: N818 - what happened in a process
 
 
 class ThreadExecutor:
-    def records(
-        self,
-        work: Work,
-        *,
-        progress: Callable[[str], None],
-        device: Callable[[str], None],
-        note: Callable[[str], None],
-        between_steps: Callable[[], None],
-        let_in: LetIn,
-    ) -> Generator[dict[str, Any], None, None]:
-        computation = Computation(work, progress=progress, device=device, note=note, between_steps=between_steps)
-        yield from drive(computation, work, let_in)
+    def records(self, work: Work, supervisor: Supervisor) -> Generator[dict[str, Any], None, None]:
+        yield from drive(work, supervisor)
 
     def close(self) -> None:
         pass

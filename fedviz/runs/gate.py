@@ -7,10 +7,13 @@ in another process asks for several rounds at once, its `span`, as far as it get
     paused      no round above the limit, which is the furthest round that anybody had begun: the laggard catches up, so
                 that all stop after the same round; a step raises the limit by one
     pace        round r begins no sooner than 1/pace after round r - 1 began, for all members alike
+    held        no round until there is a place for the pair
+    turn        no round without the pair's turn (`turns.py`); it is given back as soon as nobody computes and nobody may begin
     stopped     no further round
 
-A member that has ended leaves, and no longer holds the others back. The gate is settled when it is paused and all
-members wait at the limit; from then on nothing moves until somebody resumes, steps or stops.
+A member arrives when it asks for the first time: until then it prepares, which is computing as well. One that has ended
+leaves, and no longer holds the others back. The gate is settled when it is paused and all members wait at the limit; from
+then on nothing moves until somebody resumes, steps or stops.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedviz.runs.turns import Turns
 
 # After a hitch a run may catch up with its pace by so many seconds' worth of rounds, not more: no bursts.
 _CATCH_UP = 0.1
@@ -26,26 +33,53 @@ _LONG = 60.0  # seconds; clocks of systems do not take infinity
 
 
 class Gate:
-    """Controls several runs together. A member calls `when_settled` on finding that the gate has settled."""
+    """Controls several runs together. A member calls `when_arrived` on finding that all are there."""
 
-    def __init__(self, done: Sequence[int] = (-1,), when_settled: Callable[[], None] = lambda: None) -> None:
-        """done: the last round that each member has behind it, -1 for none."""
+    def __init__(
+        self,
+        done: Sequence[int] = (-1,),
+        *,
+        turns: Turns | None = None,
+        visitor: str = "",
+        when_arrived: Callable[[], None] = lambda: None,
+    ) -> None:
+        """done: the last round that each member has behind it, -1 for none. turns: shared with others; None: always its turn."""
         self._changed = threading.Condition()
         self._begun = dict(enumerate(done))  # the last round that each present member was let into
         self._done = dict(enumerate(done))  # ... and has finished
+        self._ready: set[int] = set()  # to prepare
+        self._arrived: set[int] = set()
         self._limit: int | None = None
-        self._stopped = False
+        self._stopped = self._held = False
         self._pace: float | None = None
         self._newest = max(done)  # the furthest round begun, and when its turn was
         self._newest_time = -math.inf
         self._moved = time.monotonic()
-        self._when_settled = when_settled
+        self._turns, self.visitor = turns, visitor
+        self._turn, self._asked = turns is None, False  # whether it is the pair's, and whether it stands in line for it
+        self._turn_began = 0.0
+        self._when_arrived = when_arrived
 
     # --- for the members
 
     def wait_for(self, member: int, round: int) -> bool:
         """Say that `round - 1` is done and wait until `round` may be computed. False: stop instead."""
         return self.let_in(member, round - 1) is not None
+
+    def wait_for_turn(self, member: int) -> bool:
+        """Wait until preparing may begin: the pair's first turn comes when all its members could use it. False: stop instead."""
+        with self._changed:
+            self._ready.add(member)
+            self._changed.notify_all()
+        while True:
+            with self._changed:
+                if self._turn or self._stopped:
+                    return not self._stopped
+                if self._asked or self._turns is None or not self._begun.keys() <= self._ready:
+                    self._changed.wait(_LONG)
+                    continue
+                self._asked = True
+            self._turns.want(self)
 
     def let_in(self, member: int, done: int, span: int = 1, patience: float = math.inf) -> int | None:
         """Say that round `done` is done. The last round that may be computed, at most `span` further; None: stop instead.
@@ -54,19 +88,26 @@ class Gate:
         """
         with self._changed:
             self._done[member] = done
+            last_to_come = member not in self._arrived
+            self._arrived.add(member)
+            last_to_come = last_to_come and self._all_arrived()
             self._changed.notify_all()
-            settled = self._is_settled()
-        if settled:
-            self._when_settled()
+        if last_to_come:
+            self._when_arrived()
         until = time.monotonic() + patience
-        with self._changed:
-            while not self._stopped:
+        while True:
+            with self._changed:
+                if self._stopped:
+                    return None
                 allowed, delay = self._allowed(member, done + span)
+                ask = None if allowed > done else self._to_ask(delay)
                 left = until - time.monotonic()
-                if allowed > done or left <= 0:
-                    return allowed
-                self._changed.wait(min(delay, left, _LONG))
-            return None
+                if ask is None:
+                    if allowed > done or left <= 0:
+                        return allowed
+                    self._changed.wait(min(delay or _LONG, left, _LONG))
+            if ask is not None:
+                ask(self)  # with the lock released: it may call back
 
     def leave(self, member: int) -> None:
         """The member has ended. Harmless when repeated."""
@@ -75,7 +116,31 @@ class Gate:
             self._done.pop(member, None)
             self._changed.notify_all()
 
+    # --- for the turns
+
+    def begin_turn(self) -> None:
+        with self._changed:
+            self._turn, self._asked, self._turn_began = True, False, time.monotonic()
+            self._changed.notify_all()
+
+    def end_turn(self) -> bool:
+        """Whether that could be: not while somebody computes."""
+        with self._changed:
+            if self._computing():
+                return False
+            self._turn = False
+            self._changed.notify_all()
+            return True
+
     # --- for whoever controls; all harmless when repeated
+
+    def hold(self, yes: bool) -> None:
+        """Let nobody begin a round, or no longer, for want of a place."""
+        with self._changed:
+            if self._held != yes:
+                self._held = yes
+                self._moved = time.monotonic()
+                self._changed.notify_all()
 
     def pause(self) -> None:
         with self._changed:
@@ -123,6 +188,12 @@ class Gate:
             return self._is_settled()
 
     @property
+    def arrived(self) -> bool:
+        """Whether nobody prepares any more."""
+        with self._changed:
+            return self._all_arrived()
+
+    @property
     def limit(self) -> int | None:
         """The round after which a pause takes effect, None when not paused."""
         return self._limit
@@ -142,25 +213,53 @@ class Gate:
 
     # --- under the lock
 
+    def _all_arrived(self) -> bool:
+        return self._done.keys() <= self._arrived
+
     def _is_settled(self) -> bool:
         limit = self._limit
-        return limit is not None and not self._stopped and bool(self._done) and min(self._done.values()) >= limit
+        return (
+            limit is not None
+            and not self._stopped
+            and bool(self._done)
+            and self._all_arrived()
+            and min(self._done.values()) >= limit
+        )
+
+    def _computing(self) -> bool:
+        return not self._all_arrived() or any(done < self._begun[member] for member, done in self._done.items())
+
+    def _to_ask(self, delay: float) -> Callable[[Gate], None] | None:
+        """What a member that may not begin has to ask of the turns: a turn, or to take back one that nobody can use."""
+        if self._turns is None:
+            return None
+        if self._turn:
+            return None if self._computing() else self._turns.rest
+        if delay or self._asked:
+            return None
+        self._asked = True
+        return self._turns.want
+
+    def _has_turn(self) -> bool:
+        return self._turn and not (
+            self._turns is not None and self._turns.wanted and time.monotonic() - self._turn_began > self._turns.length
+        )
 
     def _allowed(self, member: int, upto: int) -> tuple[int, float]:
-        """Let a member into as many rounds up to `upto` as it may begin now: (the last of them, seconds until the next may begin,
-        infinity for not before something changes).
+        """Let a member into as many rounds up to `upto` as it may begin now: (the last of them, seconds until the next may begin;
+        infinity: not before something changes; 0: as soon as it is the pair's turn).
         """
         span = upto - self._done[member]
         while (round := self._begun[member] + 1) <= upto:
             delay = self._delay(round, span)
-            if delay:
+            if delay or not self._has_turn():
                 return self._begun[member], delay
             self._begin(member, round)
         return self._begun[member], math.inf
 
     def _delay(self, round: int, span: int) -> float:
         """Seconds until a member may begin `round`: 0 for now, infinity for not before something changes."""
-        if self._limit is not None and round > self._limit:
+        if self._held or (self._limit is not None and round > self._limit):
             return math.inf
         if any(done < round - span for done in self._done.values()):
             return math.inf
@@ -171,6 +270,7 @@ class Gate:
     def _begin(self, member: int, round: int) -> None:
         self._begun[member] = round
         if round > self._newest:
-            turn = self._newest_time + 1 / self._pace if self._pace else math.inf
+            first = self._newest_time == -math.inf
+            turn = self._newest_time + 1 / self._pace if self._pace and not first else math.inf
             now = time.monotonic()
             self._newest, self._newest_time = round, min(now, max(turn, now - _CATCH_UP))

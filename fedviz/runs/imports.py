@@ -15,6 +15,7 @@ from fedviz.runs.run import RunState
 
 SCHEMA: Final = 1  # of an exported run
 LARGEST: Final = 20_000_000  # bytes
+LARGEST_CONFIG: Final = 500_000  # characters; lists of runs read them all
 LONGEST_TITLE: Final = 80
 _LONGEST_TEXT: Final = 500
 _LARGEST_NUMBER: Final = 2**53  # beyond it whole numbers are not exact
@@ -67,6 +68,8 @@ def _run(values: Any, *, reference: bool) -> Imported:
     schema = values.get("schema", 1 if reference else None)
     if type(schema) is not int or schema != SCHEMA:
         raise _Wrong(f"{who}: its schema is {str(schema)[:40]}, this fedviz reads {SCHEMA}")
+    if len(json.dumps(values.get("config"))) > LARGEST_CONFIG:
+        raise _Wrong(f"{who}: its settings take more than {LARGEST_CONFIG:,} characters")
     try:
         config = SimulationConfig.read(_group(values.get("config"), f"{who}: config"))
     except ConfigError as error:
@@ -101,7 +104,15 @@ def _run(values: Any, *, reference: bool) -> Imported:
         " ".join(_text(values.get("title") or "", f"{who}: title", LONGEST_TITLE).split()),
         None,
     )
-    return run if other is None else replace(run, reference=_run(other, reference=True))
+    return run if other is None else replace(run, reference=_fitting(_run(other, reference=True), run))
+
+
+def _fitting(reference: Imported, run: Imported) -> Imported:
+    """The reference, if it can be that of the run: drawn beside it, on the same objective and axis."""
+    for name in ("num_clients", "seed", "rounds", "problem"):
+        if getattr(reference.config, name) != getattr(run.config, name):
+            raise _Wrong(f"reference: its {name} must be as in the run")
+    return reference
 
 
 def _record(values: Any, round: int, config: SimulationConfig, where: str) -> Record:

@@ -3,12 +3,17 @@
     FEDVIZ_HOSTED               1: strangers come; only the visitor who started a run controls it
     FEDVIZ_EXECUTOR             thread or process: where runs compute (hosted: process)
     FEDVIZ_CONCURRENT           runs, each with its reference, that compute at a time
+    FEDVIZ_BEGUN                runs that may have begun, those included that are paused or paced: they hold memory
+    FEDVIZ_PUT_AWAY             seconds after which a paused run that nobody looks at gives that up, to be resumed; 0: never
     FEDVIZ_QUEUE                runs that may wait
     FEDVIZ_QUEUED_PER_VISITOR   ... of one visitor
     FEDVIZ_RUN_MEMORY           bytes that a run and its reference may need
     FEDVIZ_RUN_GRADIENTS        sample gradients that they may take
     FEDVIZ_RUN_ROUNDS           rounds
     FEDVIZ_RUN_BYTES            bytes that they may leave on the disk
+    FEDVIZ_STORED_RUNS          runs that are kept of one visitor
+    FEDVIZ_STORED_BYTES         bytes that are kept of all together
+    FEDVIZ_DOWNLOAD             1: a run may have a data set downloaded that is not there (hosted: 0)
     FEDVIZ_PAUSE_UNWATCHED      seconds after which a run that nobody watches is paused; 0: never
     FEDVIZ_EXPIRE               days after which an ended run that is not published is deleted; 0: never
     FEDVIZ_ADMIN_TOKEN          what unlocks the view of everything; none: nobody can
@@ -51,6 +56,19 @@ class Limits:
     pause_unwatched_after: float | None = None  # seconds
     expire_after: float | None = None  # seconds
     admin_token: str | None = field(default=None, repr=False)
+    begun: int = 0  # pairs that hold memory; 0: four times as many as compute
+    put_away_after: float | None = None  # seconds
+    kept_runs: int | None = None  # of one visitor
+    kept_bytes: int | None = None  # of all
+    downloads: bool = True  # of data sets
+
+    def __post_init__(self) -> None:
+        if not self.begun:
+            object.__setattr__(self, "begun", 4 * self.concurrent)
+        if self.begun < self.concurrent:
+            raise LimitError(
+                f"FEDVIZ_BEGUN is {self.begun}; allowed is a whole number from {self.concurrent}, which is how many may compute."
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
@@ -60,12 +78,18 @@ class Limits:
         name = read.choice(
             "FEDVIZ_EXECUTOR", {"": "process" if hosted else "thread", "thread": "thread", "process": "process"}
         )
+        concurrent = read.whole("FEDVIZ_CONCURRENT", _places(), least=1)
         queue = read.whole("FEDVIZ_QUEUE", 32, least=1)
         expire = read.budget("FEDVIZ_EXPIRE", 0)
         return cls(
             hosted=bool(hosted),
             executor=cast("ExecutorName", name),
-            concurrent=read.whole("FEDVIZ_CONCURRENT", _places(), least=1),
+            concurrent=concurrent,
+            begun=read.whole("FEDVIZ_BEGUN", 4 * concurrent, least=1),
+            kept_runs=read.budget("FEDVIZ_STORED_RUNS", 200 if hosted else 0),
+            kept_bytes=read.budget("FEDVIZ_STORED_BYTES", 10_000_000_000 if hosted else 0),
+            downloads=bool(read.choice("FEDVIZ_DOWNLOAD", {"": not hosted, "0": False, "1": True})),
+            put_away_after=read.budget("FEDVIZ_PUT_AWAY", 600 if hosted else 0),
             queue_length=queue,
             queued_per_visitor=read.whole("FEDVIZ_QUEUED_PER_VISITOR", min(queue, 3) if hosted else queue, least=1),
             memory_bytes=read.budget("FEDVIZ_RUN_MEMORY", 2_000_000_000 if hosted else 0),
@@ -86,11 +110,16 @@ class Limits:
             if self.hosted
             else "local: everybody controls all",
             f"{self.concurrent} {runs} at a time, in {where}",
+            f"up to {self.begun} have begun, those included that are paused or paced",
+            f"paused runs that nobody looks at are put away: {_after(self.put_away_after, 1, 'seconds')}",
             f"up to {self.queue_length} wait, {self.queued_per_visitor} of one visitor",
             f"memory of a run: {_most(self.memory_bytes, in_words)}",
             f"sample gradients of a run: {_most(self.gradient_evaluations)}",
             f"rounds of a run: {_most(self.rounds)}",
             f"stored bytes of a run: {_most(self.stored_bytes, in_words)}",
+            f"stored runs of one visitor: {_most(self.kept_runs)}",
+            f"stored bytes of all runs: {_most(self.kept_bytes, in_words)}",
+            f"data sets that are not there: {'downloaded' if self.downloads else 'refused'}",
             f"runs that nobody watches are paused: {_after(self.pause_unwatched_after, 1, 'seconds')}",
             f"ended runs that are not published are deleted: {_after(self.expire_after, _DAY, 'days')}",
             f"admin view: {'unlocked by FEDVIZ_ADMIN_TOKEN' if self.admin_token else 'off'}",

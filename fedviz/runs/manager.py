@@ -1,96 +1,48 @@
-"""Owns all runs of a process: the queue, one supervising thread for each run, the controls.
+"""Owns all runs of a process: who may do what with whose run, taking runs on, looking at them, controlling them.
 
-A run and its reference are a pair: they start together, go through one gate, and are paused, stepped and stopped
-together; each ends by itself. At most `limits.concurrent` pairs compute at a time, the others wait their turn, fairly
-among visitors. A pair that is paused or paced gives up its place, so that somebody who pauses and leaves holds nobody
-up; when it goes on, it does so at once.
-
-On a hosted server only the visitor who started a run, and admins, control it. Everybody may look at a run whose id they have.
-
-Locks are taken in this order: the manager's, then a pair's, then a gate's or the journal's. A gate calls back with its lock released.
+What is live is in `pairs.py`, what has ended in `library.py`. On a hosted server only the visitor who started a run, and
+admins, control it. Everybody may look at a run whose id they have.
 """
 
 from __future__ import annotations
 
 import atexit
-import contextlib
-import json
 import logging
-import math
 import shutil
 import threading
 import time
-from collections import OrderedDict
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fedviz import __version__
 from fedviz.config import ConfigError, SimulationConfig
-from fedviz.problems import ProblemError
 from fedviz.runs import admission, imports
-from fedviz.runs.admission import Refused
-from fedviz.runs.computation import Leg, Work
-from fedviz.runs.executors import Died, Executor, Failed, ThreadExecutor
+from fedviz.runs.admission import Refused, in_words
+from fedviz.runs.executors import Executor, ThreadExecutor
 from fedviz.runs.gate import Gate
 from fedviz.runs.imports import LONGEST_TITLE
 from fedviz.runs.journal import Journal
+from fedviz.runs.library import Library
 from fedviz.runs.limits import Limits
 from fedviz.runs.overview import Overview, memory_used
+from fedviz.runs.pairs import Pair, Pairs, as_text
 from fedviz.runs.processes import ProcessExecutor
-from fedviz.runs.queue import FairQueue
-from fedviz.runs.rows import config_key, new_run, row_of, run_of
+from fedviz.runs.rows import config_key, new_run, row_of
 from fedviz.runs.run import RESUMABLE, Run, RunState
-from fedviz.runs.store import Row, RunStore, StoreError
+from fedviz.runs.store import RunStore, StoreError
 from fedviz.runs.visitor import NotYours, Visitor
-from fedviz.simulation import checkpoints
-from fedviz.simulation.errors import Diverged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-_KEPT: Final = 32  # ended runs that are held in memory because somebody is likely to look at them
 _MOST_FORKS: Final = 50  # runs continued one from another
 _PATIENCE: Final = 5.0  # seconds that a shutdown waits for rounds in flight
 _HOUSEKEEPING: Final = 60.0  # seconds between looks for what has expired
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False)
-class _Pair:
-    """Runs that are controlled together."""
-
-    runs: tuple[Run, ...]
-    gate: Gate
-    visitor: str
-    first: tuple[int, ...]  # of each run, the first round that has no record yet
-    started: bool = False
-    threads: int = 0  # that compute for it, also when it has been stopped and they have not noticed
-    seen: float = field(default_factory=time.monotonic)  # when somebody last looked
-    # Held while a record is taken in or a run ends, so that nothing is recorded of a run that has ended.
-    recording: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def ended(self) -> bool:
-        return all(run.ended for run in self.runs)
-
-    def attended(self) -> None:
-        """Somebody is there again."""
-        self.seen = time.monotonic()
-        for run in self.runs:
-            run.unwatched = False
-
-    @property
-    def main(self) -> Run:
-        return self.runs[0]
-
-
-class _Stopped(BaseException):
-    """Leaves what nobody waits for any more; not an Exception, so that nothing on the way takes it for a failure."""
 
 
 class RunManager:
@@ -106,19 +58,17 @@ class RunManager:
         self._executor: Executor = executor or (
             ProcessExecutor() if self.limits.executor == "process" else ThreadExecutor()
         )
-        self._checkpoints = store.path.parent / "checkpoints"
-        self._lock = threading.RLock()
-        self._queue: FairQueue[_Pair] = FairQueue()
-        self._live: dict[str, _Pair] = {}  # by the id of each run of a pair, until both have ended
-        self._started: list[_Pair] = []  # until their threads are gone
-        self._kept: OrderedDict[str, Run] = OrderedDict()  # least recently used first
-        self._threads: set[threading.Thread] = set()
-        self._closed = threading.Event()
+        folder = store.path.parent / "checkpoints"
         self._journal = Journal(store, self._cannot_save)
-        if self.limits.pause_unwatched_after or self.limits.expire_after:
-            keeper = threading.Thread(target=self._keep_house, name="fedviz-keeper", daemon=True)
-            self._threads.add(keeper)
-            keeper.start()
+        self._library = Library(store, self._journal, folder)
+        self._pairs = Pairs(
+            self.limits, self._executor, self._journal, folder, legs=self._library.legs, keep=self._library.keep
+        )
+        store.is_live = lambda run_id: self._pairs.is_live(run_id) or self._journal.pending(run_id) is not None
+        self._closed = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_house, name="fedviz-keeper", daemon=True)
+        if self.limits.pause_unwatched_after or self.limits.expire_after or self.limits.put_away_after:
+            self._keeper.start()
         atexit.register(self.shutdown)
 
     # --- starting
@@ -126,10 +76,11 @@ class RunManager:
     def submit(self, config: SimulationConfig, reference: SimulationConfig | None = None, *, visitor: Visitor) -> Run:
         """Take on a run, with a reference to compare it with. Raises Refused (budgets, memory, queue), ConfigError (data)."""
         admission.check(config, reference, limits=self.limits)
+        self._check_room(visitor, sum(admission.stored_bytes(each) for each in (config, reference) if each is not None))
         key, owner = config_key(config, reference), visitor.id
         other = None if reference is None else new_run(reference, owner=owner, is_reference=True)
         run = new_run(config, owner=owner, reference=other, config_key=key)
-        self._take_on((run,) if other is None else (run, other))
+        self._pairs.take_on((run,) if other is None else (run, other))
         return run
 
     def fork(self, run_id: str, round: int, config: SimulationConfig, *, visitor: Visitor) -> Run:
@@ -149,42 +100,44 @@ class RunManager:
                 raise ConfigError([(name, "must be as in the run that is continued; start a new run instead")])
         if config.rounds <= round:
             raise ConfigError([("rounds", f"got {config.rounds}, allowed more than {round}, after which it continues")])
-        if self._depth(parent) >= _MOST_FORKS:
+        self._library.written(parent.id)  # what the new run begins with
+        if self._library.depth(parent) >= _MOST_FORKS:
             raise Refused(f"The run was continued {_MOST_FORKS} times, one run from another: start a new one instead.")
-        admission.check(config, limits=self.limits)
         run = new_run(config, owner=visitor.id, parent_id=parent.id, forked_at=round)
+        admission.check(config, limits=self.limits, before=self._library.legs(run)[:-1])
+        self._check_room(visitor, admission.stored_bytes(config))
         run.begin_with(parent.records.dicts()[: round + 1])
-        self._take_on((run,))
+        with self._library.changing:
+            if self._store.load(parent.id) is None:
+                raise KeyError(f"There is no run {run_id} any more.")
+            self._store.insert(row_of(run), ())  # at once: from here on nobody deletes what it begins with
+            try:
+                self._pairs.take_on((run,))
+            except Refused:
+                self._store.delete(run.id)
+                raise
         return run
-
-    def _depth(self, run: Run) -> int:
-        """How many runs a run was continued from, one after the other."""
-        depth, above = 0, run
-        while above.parent_id and depth < _MOST_FORKS:
-            found = self.get(above.parent_id)
-            if found is None:
-                break
-            depth, above = depth + 1, found
-        return depth
 
     def import_run(self, data: bytes, visitor: Visitor) -> Run:
         """Keep an exported run, with its reference, as a visitor's. Raises Refused with what is wrong with it, StoreError."""
         imported = imports.read(data)
         if self.limits.hosted:  # who continues it has it computed here
+            budgets = replace(self.limits, downloads=True)  # that is looked at then
             for each in imports.with_reference(imported):
                 try:
-                    admission.check(each.config, limits=self.limits)
+                    admission.check(each.config, limits=budgets)
                 except ConfigError as error:
                     raise Refused(str(error)) from error
+        self._check_room(visitor, len(data))
         kept: Run | None = None
         for each in reversed(imports.with_reference(imported)):  # the reference first: the other one names it
             run = new_run(each.config, owner=visitor.id, reference=kept, is_reference=each is not imported)
-            run.version, run.device, run.title = each.version, each.device, each.title
+            run.version, run.device, run.title, run.imported = each.version, each.device, each.title, True
             run.begin_with(each.records)
             run.enter(each.state, each.message)
-            texts = [(run.id, record["round"], _as_text(record)) for record in each.records]
+            texts = [(run.id, record["round"], as_text(record)) for record in each.records]
             self._store.insert(row_of(run), texts)
-            self._keep(run)
+            self._library.keep(run)
             kept = run
         assert kept is not None
         return kept
@@ -193,17 +146,7 @@ class RunManager:
 
     def get(self, run_id: str) -> Run | None:
         """The run, live or stored, with its records at hand; None if there is none. Raises StoreError."""
-        run = self._in_memory(run_id)
-        if run is not None:
-            return run
-        row = self._store.load(run_id)
-        if row is None:
-            return None
-        run = self._stored(row, self.get(row.reference_id) if row.reference_id else None)
-        _ = run.records  # read now, while errors can be told as what they are
-        if not run.foreign:  # else it goes on, and what is kept would soon be old
-            self._keep(run)
-        return run
+        return self._pairs.run(run_id) or self._library.get(run_id)
 
     def same(self, config: SimulationConfig, reference: SimulationConfig | None = None) -> Run | None:
         """The newest run, running or finished, that will have the very records that this one would; None if there is none.
@@ -211,12 +154,20 @@ class RunManager:
         Raises StoreError.
         """
         key = config_key(config, reference)
-        with self._lock:
-            live = [pair.main for pair in self._live.values() if pair.main.config_key == key and not pair.main.ended]
-        if live:
-            return max(live, key=lambda run: run.created)
+        at_hand = [
+            *(pair.main for pair in self._pairs.alive()),
+            *self._library.all_at_hand(),
+        ]  # perhaps not written yet
+        equal = [run for run in at_hand if run.config_key == key and run.owner and not run.imported]
+        for fits in (lambda run: not run.ended, lambda run: run.state is RunState.FINISHED):
+            if found := [run for run in equal if fits(run)]:
+                return max(found, key=lambda run: run.created)
         for row in self._store.same(key):
-            run = self.get(row.id)
+            try:
+                run = self.get(row.id)
+            except StoreError as error:  # one run that cannot be read hides no others
+                _log.warning("%s", error)
+                continue
             if run is not None and (run.state.live or run.state is RunState.FINISHED):
                 return run
         return None
@@ -229,15 +180,14 @@ class RunManager:
         if everyone and self.limits.hosted and not visitor.admin:
             raise NotYours("Only admins see the runs of everybody.")
         rows = self._store.listed(None if everyone else visitor.id, limit)
-        with self._lock:  # those that are too new to be stored
-            found = {
-                run.id: run
-                for run in [*(pair.main for pair in self._live.values()), *self._kept.values()]
-                if not run.is_reference and (everyone or run.published or run.owner == visitor.id)
-            }
+        found = {  # those that are too new to be stored
+            run.id: run
+            for run in [*(pair.main for pair in self._pairs.alive()), *self._library.all_at_hand()]
+            if not run.is_reference and (everyone or run.published or run.owner == visitor.id)
+        }
         for row in rows:
             try:
-                found[row.id] = self._in_memory(row.id) or self._stored(row, None)
+                found[row.id] = self._pairs.run(row.id) or self._library.at_hand(row.id) or self._library.stored(row)
             except StoreError as error:  # one run that cannot be read hides no others
                 _log.warning("%s", error)
         return sorted(found.values(), key=lambda run: run.created, reverse=True)[:limit]
@@ -248,20 +198,16 @@ class RunManager:
 
     def watch(self, run_id: str) -> None:
         """Somebody looks at the run right now. Harmless for any id."""
-        pair = self._live.get(run_id)
+        pair = self._pairs.of(run_id)
         if pair is not None:
             pair.seen = time.monotonic()
 
     def overview(self) -> Overview:
         """What goes on, for admins. Raises StoreError."""
-        with self._lock:
-            queued = [pair.main for pair in self._queue]
-            pairs = {id(pair): pair for pair in self._live.values() if pair.started}
-        runs, stored = self._store.size()
-        stored += sum(file.stat().st_size for file in self._checkpoints.glob("*.safetensors"))
+        runs, stored = self._library.size()
         return Overview(
-            queued=queued,
-            computing=[pair.main for pair in pairs.values()],
+            queued=self._pairs.queued(),
+            computing=[pair.main for pair in self._pairs.alive() if pair.begun],
             memory_free=admission.free_bytes(),
             memory_used=memory_used(),
             disk_free=shutil.disk_usage(self._store.path.parent).free,
@@ -275,10 +221,10 @@ class RunManager:
     def pause(self, run_id: str, visitor: Visitor) -> None:
         """Hold the run and its reference after the same round; if it still prepares, at its starting point."""
         self._control(run_id, visitor, Gate.pause)
-        self._start_next()
 
     def resume(self, run_id: str, visitor: Visitor) -> None:
-        """Go on with a paused run; also with one that was interrupted or stopped, as the same run and to the same bits.
+        """Go on with a paused run as soon as there is a place; also with one that was interrupted or stopped, as the same run and to
+        the same bits.
 
         Raises Refused where that cannot be, StoreError.
         """
@@ -293,18 +239,16 @@ class RunManager:
         pair = self._control(run_id, visitor, Gate.step)
         if pair is not None:
             pair.attended()
-        self._start_next()
 
     def set_pace(self, run_id: str, visitor: Visitor, rounds_per_second: float | None) -> None:
         """At most so many rounds per second from now on; None for as fast as it goes. Raises ValueError."""
         self._control(run_id, visitor, partial(Gate.set_pace, rounds_per_second=rounds_per_second))
-        self._start_next()
 
     def stop(self, run_id: str, visitor: Visitor) -> None:
         """End the run and its reference, at once; what they have recorded stays."""
         pair = self._control(run_id, visitor, lambda _: None)
         if pair is not None:
-            self._stop(pair, RunState.STOPPED, "Stopped {where}.")
+            self._pairs.stop(pair, RunState.STOPPED, "Stopped {where}.")
 
     def rename(self, run_id: str, title: str, visitor: Visitor) -> None:
         """Give the run a title, of one line; an empty one takes it away. Raises Refused, StoreError."""
@@ -326,28 +270,26 @@ class RunManager:
         deleted with the last of them.
         """
         self._controlled(run_id, visitor)
-        with self._lock:
-            if run_id in self._live or any(run_id in [run.id for run in pair.runs] for pair in self._started):
+        with self._library.changing:
+            if self._pairs.in_use(run_id):
                 raise Refused("The run has not ended: stop it, and delete it a moment later.")
-        row = self._written(run_id)
-        if row is not None:
+            row = self._library.written(run_id)
+            if row is None:  # deleted by another fedviz, or never written
+                self._library.forget(run_id)
+                return
             if row.state.live:
                 raise Refused("The run goes on in another fedviz on this machine: stop it there.")
-            self._delete(row)
+            self._library.delete(row)
 
     def shutdown(self) -> None:
         """End all runs as interrupted and write what is left. Harmless when repeated; called when the process exits."""
-        with self._lock:
-            if self._closed.is_set():
-                return
-            self._closed.set()
-            pairs, threads = list(self._live.values()), list(self._threads)
+        if self._closed.is_set():
+            return
+        self._closed.set()
         atexit.unregister(self.shutdown)
-        for pair in pairs:
-            self._stop(pair, RunState.INTERRUPTED, "Interrupted {where}: the server ended. Resume continues it.")
-        deadline = time.monotonic() + _PATIENCE
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._pairs.close(_PATIENCE)
+        if self._keeper.is_alive():
+            self._keeper.join(_PATIENCE)
         self._executor.close()
         self._journal.close(_PATIENCE)
         self._store.close()
@@ -360,30 +302,33 @@ class RunManager:
     ) -> None:
         self.shutdown()
 
-    # --- looking up
+    # --- inside
 
-    def _in_memory(self, run_id: str) -> Run | None:
-        with self._lock:
-            pair = self._live.get(run_id)
-            if pair is not None:
-                return next(run for run in pair.runs if run.id == run_id)
-            if run_id in self._kept:
-                self._kept.move_to_end(run_id)
-            return self._kept.get(run_id)
-
-    def _keep(self, run: Run) -> None:
-        with self._lock:
-            self._kept[run.id] = run
-            self._kept.move_to_end(run.id)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-
-    def _stored(self, row: Row, reference: Run | None) -> Run:
-        return run_of(row, reference, partial(self._store.records, row.id))
+    def _check_room(self, visitor: Visitor, added: int) -> None:
+        """Raise Refused where no further run, of about so many bytes, can be kept."""
+        runs, room = self.limits.kept_runs, self.limits.kept_bytes
+        if runs is not None:
+            new = [
+                *(pair.main for pair in self._pairs.alive()),
+                *self._library.all_at_hand(),
+            ]  # perhaps not written yet
+            mine = {run.id for run in new if run.owner == visitor.id and not run.is_reference}
+            kept = len(mine | self._store.ids_of(visitor.id))
+            if kept >= runs:
+                raise Refused(
+                    f"{kept:,} runs of yours are kept here; this server keeps {runs:,} of each visitor. Delete some on the page Runs."
+                )
+        if room is not None:
+            _, taken = self._library.size()
+            if taken + added > room:
+                raise Refused(
+                    f"The runs that are kept here take {in_words(taken)} and this one would add about {in_words(added)}; this "
+                    f"server keeps {in_words(room)} in all. Delete runs on the page Runs, or ask who runs this server."
+                )
 
     def _controlled(self, run_id: str, visitor: Visitor) -> None:
         """Raise KeyError where there is no such run, NotYours where the visitor may not control it."""
-        run = self._in_memory(run_id)
+        run = self._pairs.run(run_id) or self._library.at_hand(run_id)
         owner = run.owner if run is not None else None
         if owner is None:
             row = self._store.load(run_id)
@@ -393,94 +338,51 @@ class RunManager:
         if self.limits.hosted and not visitor.admin and owner != visitor.id:
             raise NotYours("This run was started by somebody else: you can watch it, and run its settings yourself.")
 
-    def _control(self, run_id: str, visitor: Visitor, act: Callable[[Gate], None]) -> _Pair | None:
+    def _control(self, run_id: str, visitor: Visitor, act: Callable[[Gate], None]) -> Pair | None:
         """The pair of a live run, acted upon; None for one that has ended."""
         self._controlled(run_id, visitor)
-        with self._lock:
-            pair = self._live.get(run_id)
-        if pair is not None:
-            act(pair.gate)
-        return pair
+        return self._pairs.control(run_id, act)
 
     def _change(self, run_id: str, visitor: Visitor, **values: str | bool) -> None:
         self._controlled(run_id, visitor)
-        with self._lock:
-            run = self._in_memory(run_id)
+        if self._pairs.change(run_id, **values):
+            return
+        with self._library.changing:
+            self._journal.settle(run_id)
+            run = self._library.at_hand(run_id)
             for name, value in values.items():
                 if run is not None:
                     setattr(run, name, value)
-            if run is not None and run_id in self._live:
-                self._journal.row(row_of(run))
-                return
-        self._journal.settle(run_id)
-        self._store.change(run_id, **values)
-
-    def _delete(self, row: Row) -> None:
-        """Delete an ended run, with its reference, and with a parent that only waited for that."""
-        with self._lock:
-            self._kept.pop(row.id, None)
-        if self._store.children(row.id):
-            self._store.change(row.id, owner="", title="", published=False)
-            return
-        self._store.delete(row.id)
-        checkpoints.remove(self._checkpoints, row.id)
-        for other_id in (row.reference_id, row.parent_id):
-            other = self._store.load(other_id) if other_id else None
-            if other is not None and (other_id == row.reference_id or not other.owner):
-                self._delete(other)
-
-    # --- starting and ending
-
-    def _take_on(self, runs: tuple[Run, ...]) -> None:
-        """Put new or continued runs, which are together, into the queue; those that have ended already stay so. Raises Refused."""
-        with self._lock:
-            owner = runs[0].owner
-            if self._closed.is_set():
-                raise Refused("The server is shutting down: start the run again in a minute.")
-            if len(self._queue) >= self.limits.queue_length:
-                raise Refused(f"{len(self._queue)} runs are waiting already, and no more are taken: try again later.")
-            if self._queue.of(owner) >= self.limits.queued_per_visitor:
-                raise Refused(
-                    f"{self._queue.of(owner)} of your runs are waiting, which is the most for one visitor: wait or stop one."
-                )
-            if any(run.id in self._live for run in runs):  # continued by somebody else at the same moment
-                return
-            gate = Gate([run.round for run in runs], when_settled=self._start_next)
-            pair = _Pair(runs, gate, owner, tuple(run.round + 1 for run in runs))
-            for member, run in enumerate(runs):
-                run.join(gate)
-                self._kept.pop(run.id, None)
-                self._live[run.id] = pair
-                if run.ended:
-                    gate.leave(member)
-                else:
-                    self._journal.row(row_of(run))
-            self._queue.put(owner, pair)
-            self._start_next()
+            self._store.change(run_id, **values)
 
     def _continue(self, run_id: str) -> None:
         """Take up a run that has ended before its time, and its reference where that has, too."""
-        row = self._written(run_id)
+        members = self._to_continue(run_id)
+        if members:
+            legs = self._library.legs(members[0])[:-1]
+            admission.check(*(member.config for member in members if not member.ended), limits=self.limits, before=legs)
+            with self._library.changing:
+                members = self._to_continue(run_id)  # as they are now
+                if members:
+                    before = self._library.at_hand(run_id)
+                    self._pairs.take_on(members, before.pace if before is not None else None)
+
+    def _to_continue(self, run_id: str) -> tuple[Run, ...]:
+        """A run and its reference, of which one can be continued at least; nothing where there is nothing left to do."""
+        row = self._library.written(run_id)
         if row is None:
-            raise Refused("The run was never written to the disk: start it anew.")
-        other = self._written(row.reference_id) if row.reference_id else None
-        reference = None if other is None else self._taken_up(self._stored(other, None))
-        run = self._taken_up(self._stored(row, reference))
+            raise Refused("The run was never written to the disk, or was deleted: start it anew.")
+        other = self._library.written(row.reference_id) if row.reference_id else None
+        reference = None if other is None else self._taken_up(self._library.stored(other))
+        run = self._taken_up(self._library.stored(row, reference))
         members = (run,) if reference is None else (run, reference)
         if any(member.foreign for member in members):
-            return
+            return ()
         if all(member.ended for member in members):
             if any(member.state in RESUMABLE and member.version != __version__ for member in members):
                 raise Refused(_other_version(run, "continued"))
-            return  # nothing is left to do, as when Resume is pressed on a finished run
-        admission.check(*(member.config for member in members if not member.ended), limits=self.limits)
-        self._take_on(members)
-
-    def _written(self, run_id: str) -> Row | None:
-        """The row of a run, when all of the run is on the disk; None if there is none. Raises Refused, StoreError."""
-        if not self._journal.settle(run_id):
-            raise Refused("The run is still being written: try again in a moment.")
-        return self._store.load(run_id)
+            return ()  # as when Resume is pressed on a finished run
+        return members
 
     def _taken_up(self, run: Run) -> Run:
         """A stored run, ready to be continued from its last stored record where that makes sense."""
@@ -488,237 +390,41 @@ class RunManager:
             run.take_up()
         return run
 
-    def _start_next(self) -> None:
-        """Start waiting pairs while there are places. Harmless at any time."""
-        with self._lock:
-            while len(self._queue) and not self._closed.is_set() and self._computing() < self.limits.concurrent:
-                pair = self._queue.take()
-                pair.started = True
-                try:
-                    admission.check(*(run.config for run in pair.runs))  # again: it may have waited for long
-                except (Refused, ConfigError) as error:
-                    for member in range(len(pair.runs)):
-                        self._end(pair, member, RunState.FAILED, str(error))
-                    continue
-                self._started.append(pair)
-                for member, run in enumerate(pair.runs):
-                    if not run.ended:
-                        self._start(pair, member)
-                self._forget_ended(pair)
-            for position, pair in enumerate(self._queue, start=1):
-                for run in pair.runs:
-                    run.queue_position = position
-
-    def _computing(self) -> int:
-        # A run that is held back to be watched leaves most of the time to others.
-        return sum(pair.ended or (not pair.gate.settled and pair.gate.pace is None) for pair in self._started)
-
-    def _start(self, pair: _Pair, member: int) -> None:
-        run = pair.runs[member]
-        run.queue_position = None
-        run.enter(RunState.PREPARING, "Starting.")
-        thread = threading.Thread(
-            target=self._supervise, args=(pair, member), name=f"fedviz-run-{run.id[:6]}", daemon=True
-        )
-        try:
-            self._threads.add(thread)
-            pair.threads += 1
-            thread.start()
-        except RuntimeError as error:  # the system gives no more threads
-            self._threads.discard(thread)
-            pair.threads -= 1
-            self._end(pair, member, RunState.FAILED, f"The run could not be started: {error}.")
-
-    def _forget_ended(self, pair: _Pair) -> None:
-        if not pair.threads and pair in self._started:
-            self._started.remove(pair)
-
-    def _stop(self, pair: _Pair, state: RunState, message: str) -> None:
-        """End all runs of a pair at once. Their threads, which may be in the midst of something long, end by themselves; until then
-        the pair keeps its place.
-        """
-        with self._lock:
-            pair.gate.stop()
-            self._queue.remove(pair)
-            for member in range(len(pair.runs)):
-                self._end(pair, member, state, message)
-
-    def _end(self, pair: _Pair, member: int, state: RunState, message: str) -> None:
-        """End a run, if it has not ended before. "{where}" in the message becomes its last round."""
-        run = pair.runs[member]
-        with self._lock:
-            with pair.recording:
-                if run.ended:
-                    return
-                run.queue_position = None
-                run.enter(state, message.replace("{where}", _where(run)))
-            self._journal.row(row_of(run))
-            pair.gate.leave(member)
-            if pair.ended:
-                for each in pair.runs:
-                    self._live.pop(each.id, None)
-                    self._keep(each)
-            self._start_next()
-
     def _cannot_save(self, run_id: str, reason: str) -> None:
         remark = f"The records cannot be saved ({reason}); they can be seen and downloaded until the server ends."
-        with self._lock:
-            pair, ended = self._live.get(run_id), self._kept.get(run_id)
-            if pair is not None:
-                self._stop(
-                    pair, RunState.INTERRUPTED, f"Interrupted {{where}}. {remark} Resume continues when that is mended."
-                )
-            elif ended is not None:
-                ended.enter(ended.state, f"{ended.message} {remark}")
-
-    # --- in a run's own thread
-
-    def _supervise(self, pair: _Pair, member: int) -> None:
-        run = pair.runs[member]
-        try:
-            state, message = self._follow(pair, member)
-        except _Stopped:
-            state, message = RunState.STOPPED, "Stopped {where}."
-        except Diverged as error:
-            state, message = RunState.DIVERGED, str(error)
-        except ProblemError as error:
-            state, message = RunState.FAILED, str(error)
-        except Died as error:
-            state, message = RunState.INTERRUPTED, f"Interrupted {{where}}: {error}. Resume continues it."
-        except BaseException as error:  # nothing is above this thread: whatever it was, the run must not seem to go on
-            what = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
-            _log.exception("Run %s failed %s", run.id, _where(run))
-            state, message = RunState.FAILED, f"Failed {{where}}: {what}. The server's log says more."
-        self._end(pair, member, state, message)
-        with contextlib.suppress(OSError):
-            checkpoints.prune(self._checkpoints)
-        with self._lock:
-            self._threads.discard(threading.current_thread())
-            pair.threads -= 1
-            self._forget_ended(pair)
-            self._start_next()
-
-    def _follow(self, pair: _Pair, member: int) -> tuple[RunState, str]:
-        """Drive the run through the gate to its end."""
-        run, gate, first = pair.runs[member], pair.gate, pair.first[member]
-        prepared = False
-
-        def progress(text: str) -> None:
-            between_steps()
-            if not prepared:
-                self._tell(pair, run, RunState.PREPARING, text)
-
-        def device(name: str) -> None:
-            run.device = name
-
-        def note(text: str) -> None:
-            run.note = text
-
-        def between_steps() -> None:
-            if gate.stopped:
-                raise _Stopped
-
-        def let_in(done: int, span: int = 1, patience: float = math.inf) -> int | None:
-            return gate.let_in(member, done, span, patience)
-
-        round, before = first - 1, run.records.dicts() if first else []
-        work = Work(self._legs(run), first, self._checkpoints)
-        computation = self._executor.records(
-            work, progress=progress, device=device, note=note, between_steps=between_steps, let_in=let_in
-        )
-        with closing(computation) as records:
-            for record in records:
-                text = _as_text(record)
-                if record["round"] < first:
-                    _compare(record, before[record["round"]])
-                    continue
-                with pair.recording:
-                    if run.ended:
-                        raise _Stopped
-                    run.append(record)
-                    self._journal.record(run.id, record["round"], text)
-                round = record["round"]
-                if not prepared:
-                    prepared = True
-                    self._tell(pair, run, RunState.RUNNING, "")
-                    self._journal.row(row_of(run))
-        if gate.stopped:
-            raise _Stopped
-        if round < run.config.rounds:
-            raise RuntimeError(f"the simulation ended before round {round + 1} of {run.config.rounds}")
-        return RunState.FINISHED, f"All {run.config.rounds} rounds are done."
-
-    def _tell(self, pair: _Pair, run: Run, state: RunState, message: str) -> None:
-        with pair.recording:
-            if run.ended:
-                raise _Stopped
-            run.enter(state, message)
-
-    def _legs(self, run: Run) -> tuple[Leg, ...]:
-        """The way to a run's state, through the runs that it continues. Raises StoreError."""
-        legs, each, until = [], run, run.config.rounds
-        while True:
-            if each.forked_at is None or until > each.forked_at:  # else it was left before it had a round of its own
-                legs.append(Leg(each.id, each.config, until))
-            if each.parent_id is None or each.forked_at is None:
-                return tuple(reversed(legs))
-            until = min(until, each.forked_at)
-            parent = self._in_memory(each.parent_id)
-            if parent is None:
-                row = self._store.load(each.parent_id)
-                if row is None:
-                    raise StoreError(f"Run {each.parent_id}, which this one continues, is no longer there.")
-                parent = self._stored(row, None)
-            each = parent
+        pair, ended = self._pairs.of(run_id), self._library.at_hand(run_id)
+        if pair is not None:
+            self._pairs.stop(
+                pair, RunState.INTERRUPTED, f"Interrupted {{where}}. {remark} Resume continues when that is mended."
+            )
+        elif ended is not None:
+            ended.enter(ended.state, f"{ended.message} {remark}")
 
     # --- housekeeping, in a thread of its own
 
     def _keep_house(self) -> None:
-        after = self.limits.pause_unwatched_after
-        while not self._closed.wait(min(_HOUSEKEEPING, after / 4 if after else _HOUSEKEEPING)):
+        limits = self.limits
+        soon = min(filter(None, (limits.pause_unwatched_after, limits.put_away_after)), default=_HOUSEKEEPING)
+        while not self._closed.wait(min(_HOUSEKEEPING, soon / 4)):
             try:
-                if after:
-                    self._pause_unwatched(after)
-                if self.limits.expire_after:
-                    self._delete_expired(self.limits.expire_after)
+                if limits.pause_unwatched_after:
+                    self._pairs.pause_unwatched(limits.pause_unwatched_after)
+                if limits.put_away_after:
+                    self._pairs.put_away_paused(limits.put_away_after)
+                if limits.expire_after:
+                    self._delete_expired(limits.expire_after)
             except Exception:  # whatever it is, it is tried again
                 _log.exception("Housekeeping failed")
 
-    def _pause_unwatched(self, after: float) -> None:
-        with self._lock:
-            pairs = {id(pair): pair for pair in self._live.values() if pair.started}
-        for pair in pairs.values():
-            if time.monotonic() - pair.seen > after and pair.gate.limit is None:
-                for run in pair.runs:
-                    run.unwatched = True
-                pair.gate.pause()
-        self._start_next()
-
     def _delete_expired(self, after: float) -> None:
-        for row in self._store.ended_before(datetime.now(UTC) - timedelta(seconds=after)):
-            with self._lock:
-                live = row.id in self._live
-            if not live and row.owner:
-                self._delete(row)
-
-
-def _as_text(record: dict[str, Any]) -> str:
-    return json.dumps(record, separators=(",", ":"))
-
-
-def _compare(again: dict[str, Any], before: dict[str, Any]) -> None:
-    """Raise Failed where a record that was computed again is not what it was."""
-    texts = [json.dumps({**each, "costs": {**each["costs"], "seconds": 0}}, sort_keys=True) for each in (again, before)]
-    if texts[0] != texts[1]:
-        raise Failed(
-            f"round {again['round']}, computed again, is not what was recorded: the hardware or the libraries are others now, "
-            "or the record was changed. Start the run anew"
-        )
+        for row in self._library.ended_before(datetime.now(UTC) - timedelta(seconds=after)):
+            with self._library.changing:
+                if self._pairs.in_use(row.id):
+                    continue
+                now = self._library.written(row.id)  # it may have been continued or published meanwhile
+                if now is not None and not now.state.live and not now.published:
+                    self._library.delete(now)
 
 
 def _other_version(run: Run, what: str) -> str:
     return f"This run was made by fedviz {run.version} and cannot be {what} exactly by this one, {__version__}. Start it anew."
-
-
-def _where(run: Run) -> str:
-    return f"after round {run.round}" if run.round >= 0 else "before its first record"

@@ -17,7 +17,7 @@ class Overview:
     """What goes on, for admins."""
 
     queued: list[Run]  # in the order in which they will start
-    computing: list[Run]  # also those that are paused
+    computing: list[Run]  # also those that are paced or paused
     memory_free: int  # bytes
     memory_used: int  # by the server and its workers
     disk_free: int

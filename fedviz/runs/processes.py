@@ -4,6 +4,7 @@ The server and a worker talk in lines of JSON over pipes; nothing is pickled.
 
     to a worker     {"work": ...}, {"go": the last round that may be computed}, as the gate lets the run in, {"stop": true}
     from it         {"ready": true} once; {"progress": text}, {"device": name}, {"note": text}, {"records": [...]};
+                    {"prepared": true} when it waits for its first new round;
                     at the end {"done": whether it came to its end} or {"failed": [kind, ...]}
 
 A worker that doesn't leave a stopped run within a moment is killed. The others take the next run. One always waits with
@@ -28,7 +29,7 @@ from typing import Any, Final
 
 import fedviz
 from fedviz.problems import ProblemError
-from fedviz.runs.computation import LetIn, Work
+from fedviz.runs.computation import Supervisor, Work
 from fedviz.runs.executors import Died, Failed
 from fedviz.simulation.errors import Diverged
 
@@ -53,35 +54,28 @@ class ProcessExecutor:
         # Workers are all started by this one thread: Linux ends them when the thread that started them ends.
         threading.Thread(target=self._keep_spare, name="fedviz-workers", daemon=True).start()
 
-    def records(
-        self,
-        work: Work,
-        *,
-        progress: Callable[[str], None],
-        device: Callable[[str], None],
-        note: Callable[[str], None],
-        between_steps: Callable[[], None],
-        let_in: LetIn,
-    ) -> Generator[dict[str, Any], None, None]:
-        progress("Starting PyTorch.")
-        worker, done = self._take(between_steps), False
+    def records(self, work: Work, supervisor: Supervisor) -> Generator[dict[str, Any], None, None]:
+        supervisor.progress("Starting PyTorch.")
+        worker, done = self._take(supervisor.between_steps), True
         try:
-            self._working[work.run_id] = worker.process_id
+            supervisor.begin()
+            self._working[work.run_id], done = worker.process_id, False
             worker.send({"work": work.to_json()})
-            computed = granted = work.first - 1
+            prepared, computed, granted = False, work.first - 1, work.first - 1
             span, since = 1, time.monotonic()
             while True:
-                left = min(span, work.config.rounds - computed)
-                idle = computed == granted and left > 0
-                allowed = let_in(computed, left, patience=_LOOK_EVERY if idle else 0)
-                if allowed is None:
-                    return
-                if idle and allowed == granted and worker.alive:
-                    continue  # the run is held: the worker has nothing to say
-                if allowed > granted:
-                    granted = allowed
-                    worker.send({"go": granted})
-                kind, content = worker.receive(between_steps)
+                if prepared:
+                    left = min(span, work.config.rounds - computed)
+                    idle = computed == granted and left > 0
+                    allowed = supervisor.let_in(computed, left, patience=_LOOK_EVERY if idle else 0)
+                    if allowed is None:
+                        return
+                    if idle and allowed == granted and worker.alive:
+                        continue  # the run is held: the worker has nothing to say
+                    if allowed > granted:
+                        granted = allowed
+                        worker.send({"go": granted})
+                kind, content = worker.receive(supervisor.between_steps)
                 if kind == "records":
                     yield from content
                     fresh = content[-1]["round"] - computed
@@ -89,6 +83,8 @@ class ProcessExecutor:
                         computed, before, since = content[-1]["round"], since, time.monotonic()
                         rate = fresh / max(since - before, 1e-6)
                         span = max(1, min(int(AHEAD * rate), 2 * span))
+                elif kind == "prepared":
+                    prepared, since = True, time.monotonic()
                 elif kind == "done":
                     done = True
                     return
@@ -96,7 +92,9 @@ class ProcessExecutor:
                     done = True
                     raise _error(*content)
                 else:
-                    {"progress": progress, "device": device, "note": note}[kind](content)
+                    {"progress": supervisor.progress, "device": supervisor.device, "note": supervisor.note}[kind](
+                        content
+                    )
         finally:
             self._working.pop(work.run_id, None)
             self._give_back(worker) if done or worker.stop() else worker.kill()

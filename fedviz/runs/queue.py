@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -28,14 +28,20 @@ class FairQueue(Generic[T]):
         """How many of a visitor wait."""
         return len(self._waiting.get(visitor, ()))
 
-    def put(self, visitor: str, item: T) -> None:
-        self._waiting.setdefault(visitor, deque()).append(item)
+    def __contains__(self, item: T) -> bool:
+        return any(item in line for line in self._waiting.values())
 
-    def take(self) -> T:
-        """The next one. Raises IndexError when nothing waits."""
-        if not self._waiting:
+    def put(self, visitor: str, item: T, *, first: bool = False) -> None:
+        """first: before all that the same visitor has waiting."""
+        line = self._waiting.setdefault(visitor, deque())
+        line.appendleft(item) if first else line.append(item)
+
+    def take(self, fits: Callable[[T], bool] = lambda _: True) -> T:
+        """The next one; a visitor whose next one does not fit is passed over. Raises IndexError when there is none."""
+        visitor = next((visitor for visitor, line in self._waiting.items() if fits(line[0])), None)
+        if visitor is None:
             raise IndexError("nothing waits")
-        visitor, line = next(iter(self._waiting.items()))
+        line = self._waiting[visitor]
         item = line.popleft()
         self._waiting.move_to_end(visitor)  # the visitor has had this turn
         if not line:

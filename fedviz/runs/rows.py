@@ -51,6 +51,8 @@ def row_of(run: Run) -> Row:
         note=run.note,
         config_key=run.config_key,
         is_reference=run.is_reference,
+        imported=run.imported,
+        ended=run.ended_at,
     )
 
 
@@ -73,6 +75,17 @@ def run_of(row: Row, reference: Run | None, load: Callable[[], Records]) -> Run:
         reference=reference,
         load=load,
     )
-    for name in ("owner", "title", "published", "parent_id", "forked_at", "note", "config_key", "is_reference"):
+    for name in (
+        "owner",
+        "title",
+        "published",
+        "parent_id",
+        "forked_at",
+        "note",
+        "config_key",
+        "is_reference",
+        "imported",
+    ):
         setattr(run, name, getattr(row, name))
+    run.ended_at = row.ended
     return run

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,8 @@ class Run:
         self.note = ""  # what a fork carried over
         self.config_key: str | None = None  # equal for runs that will have equal records
         self.is_reference = False
+        self.imported = False  # its records came from a file, and were not computed here
+        self.ended_at: datetime | None = None
         self.unwatched = False  # paused because nobody looked
         self.queue_position: int | None = None  # 1 is next
         self.foreign = load is not None and state.live  # goes on in another process: can be looked at, not controlled
@@ -86,6 +88,8 @@ class Run:
     @property
     def state(self) -> RunState:
         state, gate = self._state, self._gate
+        if state is RunState.RUNNING and self.queue_position is not None:
+            return RunState.QUEUED  # it was paused, and waits for a place to go on
         return RunState.PAUSED if state is RunState.RUNNING and gate is not None and gate.settled else state
 
     @property
@@ -170,6 +174,7 @@ class Run:
     def enter(self, state: RunState, message: str = "") -> None:
         # The message first: who reads a new state reads its message.
         self._message, self._state = message, state
+        self.ended_at = None if state.live else self.ended_at or datetime.now(UTC)
 
     def take_up(self) -> None:
         """Make a stored run that has ended a waiting one again, with the records that it has."""

@@ -7,18 +7,20 @@ gone and the run was still live, the run was interrupted.
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import os
 import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import platformdirs
 import psutil
@@ -26,7 +28,7 @@ import psutil
 from fedviz.runs.columns import Columns, Records
 from fedviz.runs.run import LIVE, RunState
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
@@ -62,9 +64,19 @@ CREATE INDEX runs_by_owner ON runs (owner, created);
 CREATE INDEX runs_by_parent ON runs (parent_id);
 CREATE INDEX runs_by_config ON runs (config_key, created);
 """
+_TO_3: Final = """
+ALTER TABLE runs ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;   -- whether its records came from a file
+ALTER TABLE runs ADD COLUMN ended TEXT;                            -- ISO 8601, UTC
+UPDATE runs SET ended = created WHERE state NOT IN ('queued', 'preparing', 'running', 'paused');
+"""
 _LAST: Final = 2**62  # no round is later
 _DEEPEST: Final = 1000  # forks of forks
 _FROM_1: Final = "ALTER TABLE runs RENAME COLUMN owner TO process;"  # owner now means the visitor
+
+
+_STORES: Final = itertools.count()
+
+_log = logging.getLogger(__name__)
 
 
 class StoreError(RuntimeError):
@@ -91,6 +103,8 @@ class Row:
     note: str = ""
     config_key: str | None = None
     is_reference: bool = False
+    imported: bool = False
+    ended: datetime | None = None
 
 
 _COLUMNS: Final = ", ".join(field.name for field in fields(Row))
@@ -103,6 +117,7 @@ _LIVING: Final = (
     "title",
     "published",
     "note",
+    "ended",
     "process",
 )  # what changes while a run lives
 _SAVE: Final = (
@@ -124,6 +139,8 @@ class RunStore:
         self.path = path or home() / "runs.sqlite"
         self._patience = patience
         self._process = _this_process()
+        # Whether a run that this store wrote as live is so: what could not be written of its end must not have it live for ever.
+        self.is_live: Callable[[str], bool] = lambda _: True
         self._lock = threading.RLock()  # of the writer
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -152,7 +169,8 @@ class RunStore:
             )
         with self._transaction():
             if row is not None:
-                self._writer.execute(_SAVE, (row.id, row.created.isoformat(), *astuple(row)[2:], self._process))
+                values = [value.isoformat() if isinstance(value, datetime) else value for value in astuple(row)]
+                self._writer.execute(_SAVE, (*values, self._process))
             self._writer.executemany("INSERT INTO records (run_id, round, json) VALUES (?, ?, ?)", records)
 
     def insert(self, row: Row, records: Sequence[tuple[str, int, str]]) -> None:
@@ -180,8 +198,15 @@ class RunStore:
     # --- reading; each reader has a connection of its own
 
     def load(self, run_id: str) -> Row | None:
-        """The row of a run, None if there is no such run. Raises StoreError."""
-        return next(iter(self._rows("WHERE id = ?", run_id)), None)
+        """The row of a run, None if there is no such run. Raises StoreError, also where the row cannot be read."""
+        with self._reading() as reader:
+            found = reader.execute(f"SELECT {_COLUMNS}, process FROM runs WHERE id = ?", (run_id,)).fetchone()
+            try:
+                return None if found is None else self._row(reader, found)
+            except (ValueError, TypeError) as error:
+                raise StoreError(
+                    f"Run {run_id} in {self.path} cannot be read: {error}. It can only be left."
+                ) from error
 
     def records(self, run_id: str) -> Records:
         """All stored records of a run, those before a fork from the run that it continues. Raises StoreError."""
@@ -208,8 +233,8 @@ class RunStore:
         )
 
     def same(self, config_key: str) -> list[Row]:
-        """The runs of a config key that run or are finished, newest first. Raises StoreError."""
-        rows = self._rows("WHERE config_key = ? AND owner != '' ORDER BY created DESC, id", config_key)
+        """The runs of a config key that run or are finished and were computed here, newest first. Raises StoreError."""
+        rows = self._rows("WHERE config_key = ? AND owner != '' AND NOT imported ORDER BY created DESC, id", config_key)
         return [row for row in rows if row.state.live or row.state is RunState.FINISHED]
 
     def children(self, run_id: str) -> list[Row]:
@@ -217,16 +242,24 @@ class RunStore:
         return self._rows("WHERE parent_id = ?", run_id)
 
     def ended_before(self, when: datetime) -> list[Row]:
-        """Ended runs that nobody has published and that were created before `when`. Raises StoreError."""
-        rows = self._rows("WHERE created < ? AND NOT published AND NOT is_reference", when.isoformat())
+        """Runs that ended before `when` and that nobody has published. Raises StoreError."""
+        rows = self._rows("WHERE ended < ? AND NOT published AND NOT is_reference", when.isoformat())
         return [row for row in rows if not row.state.live]
 
+    def ids_of(self, owner: str) -> set[str]:
+        """The runs of an owner, without those that are only another run's reference. Raises StoreError."""
+        with self._reading() as reader:
+            found = reader.execute("SELECT id FROM runs WHERE owner = ? AND NOT is_reference", (owner,)).fetchall()
+            return {id for (id,) in found}
+
     def size(self) -> tuple[int, int]:
-        """(runs, bytes of the file and its log). Raises StoreError."""
+        """(runs, bytes that they take; the file may be larger, for what was deleted leaves room in it). Raises StoreError."""
         with self._reading() as reader:
             (runs,) = reader.execute("SELECT count(*) FROM runs").fetchone()
-        log = self.path.with_name(f"{self.path.name}-wal")
-        return runs, sum(file.stat().st_size for file in (self.path, log) if file.exists())
+            pages, free, size = (
+                reader.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+            )
+        return runs, (pages - free) * size
 
     # --- inside
 
@@ -246,7 +279,7 @@ class RunStore:
                 raise StoreError(
                     f"{self.path} belongs to another program. Move it away, or set FEDVIZ_HOME to another folder."
                 )
-            steps = [_SCHEMA, _TO_2] if version == 0 else [_FROM_1, _TO_2] if version == 1 else []
+            steps = {0: [_SCHEMA, _TO_2, _TO_3], 1: [_FROM_1, _TO_2, _TO_3], 2: [_TO_3]}.get(version, [])
             for statement in "".join(steps).split(";"):  # one by one: executescript would commit
                 self._writer.execute(statement)
             self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -293,30 +326,45 @@ class RunStore:
         try:
             with closing(self._connect()) as reader:
                 yield reader
-        except (sqlite3.Error, ValueError) as error:
+        except (sqlite3.Error, ValueError, TypeError) as error:
             raise self._unusable(error) from error
 
     def _rows(self, condition: str, *values: object) -> list[Row]:
+        """Rows that cannot be read are left out: one bad row hides no others."""
         with self._reading() as reader:
-            found = reader.execute(f"SELECT {_COLUMNS}, process FROM runs {condition}", values).fetchall()
             rows = []
-            for *values_of_row, process in found:
-                named = dict(zip((field.name for field in fields(Row)), values_of_row, strict=True))
-                row = Row(
-                    **{
-                        **named,
-                        "created": datetime.fromisoformat(named["created"]),
-                        "state": RunState(named["state"]),
-                        "published": bool(named["published"]),
-                        "is_reference": bool(named["is_reference"]),
-                    }
-                )
-                if row.state.live and not _is_alive(process):
-                    (last,) = reader.execute("SELECT max(round) FROM records WHERE run_id = ?", (row.id,)).fetchone()
-                    last = row.forked_at if last is None else last
-                    row = replace(row, state=RunState.INTERRUPTED, message=interruption(last))
-                rows.append(row)
+            for found in reader.execute(f"SELECT {_COLUMNS}, process FROM runs {condition}", values).fetchall():
+                try:
+                    rows.append(self._row(reader, found))
+                except (ValueError, TypeError) as error:
+                    _log.warning("Run %s in %s cannot be read: %s", found[0], self.path, error)
             return rows
+
+    def _row(self, reader: sqlite3.Connection, found: tuple[Any, ...]) -> Row:
+        """Raises ValueError or TypeError where it is not as this program writes rows."""
+        named = dict(zip((field.name for field in fields(Row)), found, strict=False))
+        row = Row(
+            **{
+                **named,
+                "created": _time(named["created"]),
+                "ended": None if named["ended"] is None else _time(named["ended"]),
+                "state": RunState(named["state"]),
+                "published": bool(named["published"]),
+                "is_reference": bool(named["is_reference"]),
+                "imported": bool(named["imported"]),
+            }
+        )
+        if row.state.live and not self._goes_on(row.id, found[-1]):
+            now = reader.execute(f"SELECT {_COLUMNS}, process FROM runs WHERE id = ?", (row.id,)).fetchone()
+            if now is not None and now != found:  # its end was written in this moment
+                return self._row(reader, now)
+            (last,) = reader.execute("SELECT max(round) FROM records WHERE run_id = ?", (row.id,)).fetchone()
+            last = row.forked_at if last is None else last
+            row = replace(row, state=RunState.INTERRUPTED, message=interruption(last), ended=datetime.now(UTC))
+        return row
+
+    def _goes_on(self, run_id: str, process: str) -> bool:
+        return self.is_live(run_id) if process == self._process else _is_alive(process)
 
     def _unusable(self, error: Exception) -> StoreError:
         return StoreError(
@@ -332,16 +380,27 @@ def interruption(last_round: int | None) -> str:
 
 
 def _lineage(reader: sqlite3.Connection, run_id: str) -> list[tuple[str, int, int]]:
-    """The runs that a run's records come from, itself first: (id, after which round its own records come, its last to take)."""
+    """The runs that a run's records come from, itself first: (id, after which round its own records come, its last to take).
+
+    Raises ValueError where one of them is no longer there.
+    """
     parts: list[tuple[str, int, int]] = []
     last, part = _LAST, run_id
     for _ in range(_DEEPEST):
         found = reader.execute("SELECT parent_id, forked_at FROM runs WHERE id = ?", (part,)).fetchone()
+        if found is None and parts:
+            raise ValueError(f"run {part}, with which the records of run {run_id} begin, is no longer there")
         if found is None or found[0] is None:
             return [*parts, (part, -1, last)]
         parts.append((part, found[1], last))
         part, last = found[0], min(last, found[1])
-    return parts
+    raise ValueError(f"run {run_id} continues more than {_DEEPEST} others, one from another")
+
+
+def _time(text: str) -> datetime:
+    """With a time zone, so that all can be compared."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -354,14 +413,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _this_process() -> str:
+    """Names the process and, as there may be several in it, the store."""
     process = psutil.Process()
-    return json.dumps([socket.gethostname(), process.pid, process.create_time()])
+    return json.dumps([socket.gethostname(), process.pid, process.create_time(), next(_STORES)])
 
 
 def _is_alive(process: str) -> bool:
     """Whether the process is there. Ids are used again after a restart, so its start is compared too."""
-    host, pid, created = json.loads(process)
     try:
+        host, pid, created, *_ = json.loads(process)
         return host == socket.gethostname() and abs(psutil.Process(pid).create_time() - created) < 2
-    except psutil.Error:
+    except (psutil.Error, ValueError, TypeError):
         return False

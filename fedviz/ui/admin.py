@@ -21,10 +21,13 @@ OFF = (
     "There is no admin view here: the server was started without FEDVIZ_ADMIN_TOKEN. Set it and start the server again."
 )
 TICK = 2.0  # seconds between two looks
+DELAY, LONGEST_DELAY = 0.1, 2.0  # seconds, for each wrong token of late
 
 
 class Attempts:
-    """How often a wrong token may be typed, by all visitors together: cookies can be thrown away, so no visitor has a count."""
+    """Wrong tokens of late, of one session, which then waits, or of all together, which only get slow: nobody can lock the operator
+    out by guessing.
+    """
 
     def __init__(self, most: int = 5, seconds: float = 60.0) -> None:
         self._most, self._seconds, self._failed, self._lock = most, seconds, deque[float](), threading.Lock()
@@ -32,8 +35,7 @@ class Attempts:
     def check(self, typed: str, token: str, now: float) -> str:
         """Why the typed token is not taken, "" where it is. Takes as long however much of it is right."""
         with self._lock:
-            while self._failed and now - self._failed[0] >= self._seconds:
-                self._failed.popleft()
+            self._forget_old(now)
             if len(self._failed) >= self._most:
                 wait = self._seconds - (now - self._failed[0])
                 return f"Too many wrong tokens: try again in {words.duration(wait)}."
@@ -42,9 +44,21 @@ class Attempts:
             self._failed.append(now)
             return "That is not the token. It is the value of FEDVIZ_ADMIN_TOKEN with which the server was started."
 
+    def slow_down(self, now: float) -> float:
+        """Seconds that the answer to a further wrong token takes: the more there were, the longer."""
+        with self._lock:
+            self._forget_old(now)
+            self._failed.append(now)
+            return min(LONGEST_DELAY, len(self._failed) * DELAY)
+
+    def _forget_old(self, now: float) -> None:
+        while self._failed and now - self._failed[0] >= self._seconds:
+            self._failed.popleft()
+
 
 @st.cache_resource(show_spinner=False)
 def _attempts() -> Attempts:
+    """Of all sessions: one that has used up its own can be thrown away."""
     return Attempts()
 
 
@@ -67,7 +81,10 @@ def show() -> None:
 
 def _unlock() -> None:
     typed, token = st.session_state.admin_token, run_manager().limits.admin_token or ""
-    st.session_state.admin_refused = _attempts().check(typed, token, time.monotonic())
+    own = st.session_state.setdefault("admin_attempts", Attempts())
+    st.session_state.admin_refused = own.check(typed, token, time.monotonic())
+    if st.session_state.admin_refused:
+        time.sleep(_attempts().slow_down(time.monotonic()))
     st.session_state.is_admin = not st.session_state.admin_refused
     st.session_state.admin_token = ""  # does not stay in the page
 
@@ -86,7 +103,7 @@ def _overview() -> None:
     for column, (label, value) in zip(
         st.columns(5),
         (
-            ("Computing", f"{len(now.computing):,} of {now.limits.concurrent:,}"),
+            ("Begun", f"{len(now.computing):,} of {now.limits.begun:,}; {now.limits.concurrent:,} compute at a time"),
             ("Waiting", f"{len(now.queued):,} of {now.limits.queue_length:,}"),
             ("Memory in use", f"{in_words(now.memory_used)}, {in_words(now.memory_free)} free"),
             ("Stored", f"{now.stored_runs:,} runs, {in_words(now.stored_bytes)}"),
@@ -99,7 +116,7 @@ def _overview() -> None:
             st.markdown(f"**{value}**")
     if refused := st.session_state.pop("refused", None):
         st.error(words.plain(refused))
-    _list("Computing", now.computing)
+    _list("Begun: they compute, are paced or paused", now.computing)
     _list("Waiting, in the order in which they start", now.queued)
     _list("Ended, the newest", ended)
     st.subheader("Limits", anchor=False)

@@ -28,6 +28,10 @@ def show(run: Run) -> None:
 def warnings(run: Run, *, gpu: bool) -> list[str]:
     """What may make a new run of the same settings differ from this one. gpu: whether this server has one."""
     found = []
+    if run.imported:
+        found.append(
+            "Imported: not computed here. Its records are as in the file; to continue the run they are computed again and compared."
+        )
     if run.version != __version__:
         found.append(
             f"This server is fedviz {__version__}, the run was computed by {run.version}: "

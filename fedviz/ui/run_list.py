@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Sequence
 
@@ -22,6 +23,7 @@ from fedviz.ui.page import STYLE
 from fedviz.ui.shown import Shown
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
 
+LOADED = 200  # runs that are searched and ordered, the newest; and again for each press of "Look further back"
 PAGE = 20  # runs shown at first, and again for each press of "Show more"
 LARGEST_IMPORT = 20  # MB
 LONGEST_TITLE = 80
@@ -48,14 +50,16 @@ def show() -> None:
         st.caption(f":material/cookie_off: {FORGETFUL}")
     if said := st.session_state.pop("runs_said", None):
         st.error(words.plain(said), icon=":material/error:")
+    loaded = st.session_state.setdefault("runs_loaded", LOADED)
     try:
-        runs = run_manager().runs(visitor())
+        runs = run_manager().runs(visitor(), limit=loaded + 1)
     except StoreError as error:
         st.error(words.plain(str(error)), icon=":material/database_off:")
         return
     if not runs:
         st.info("There are none yet. Press Run on the page of the simulation, or import one.", icon=":material/info:")
         return
+    runs, older = runs[:loaded], len(runs) > loaded
     found = _found(runs)
     chosen = [run for run in runs if st.session_state.get(f"compare-{run.id}")]
     _comparison(chosen)
@@ -66,6 +70,9 @@ def show() -> None:
         _row(run, full=len(chosen) >= MOST)
     if len(found) > most:
         st.button(f"Show more ({len(found) - most:,} left)", key="more_runs", on_click=_show_more)
+    elif older:
+        st.caption(f"These are among the newest {loaded:,} runs.")
+        st.button("Look further back", key="older_runs", on_click=_look_further_back)
 
 
 def name(run: Run) -> str:
@@ -75,6 +82,10 @@ def name(run: Run) -> str:
 
 def _show_more() -> None:
     st.session_state.runs_shown += PAGE
+
+
+def _look_further_back() -> None:
+    st.session_state.runs_loaded += LOADED
 
 
 # --- finding
@@ -145,6 +156,7 @@ def _facts(run: Run) -> list[str]:
     facts += [f"{run.config.rounds:,} rounds", f"seed {run.config.seed}"]
     if run.forked_at is not None:
         facts.append(f"continues another run from round {run.forked_at:,}")
+    facts += ["imported"] if run.imported else []
     return facts + ([run.device] if run.device else []) + [f"fedviz {run.version}"]
 
 
@@ -260,7 +272,7 @@ def _comparison(chosen: Sequence[Run]) -> None:
     for run in chosen[:MOST]:
         whole = actions.run_or_none(run.id)
         if whole is not None:
-            views.append((name(run), Shown.of(whole).view))
+            views.append((html.escape(name(run), quote=False), Shown.of(whole).view))  # charts read texts as HTML
     left, right = st.columns(2)
     for column, measures, key in ((left, LOSS, "compared-loss"), (right, ACCURACY, "compared-accuracy")):
         with column, st.container(border=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +37,7 @@ class Shown:
     reference_records: Records | None = None
     role: Role = "current"
     forked_at: int | None = None  # the round after which it left the run that it continues
+    title: str = ""  # given by its owner
 
     @classmethod
     def of(cls, run: Run) -> Shown:
@@ -47,6 +49,7 @@ class Shown:
             reference.config if reference else None,
             reference.records if reference else None,
             forked_at=run.forked_at,
+            title=run.title,
         )
 
     @property
@@ -70,13 +73,14 @@ class Shown:
         return _view(self.reference, self.reference_records, "reference")
 
     def before(self, now: Shown) -> RunView | None:
-        """As the run before `now`, to be drawn faint; None where it has nothing to draw that can be compared.
+        """As the run before `now`, to be drawn faint, under its title if it has one; None where nothing of it can be compared.
 
         How the data is dealt may differ, for that is worth comparing; what is trained on what may not.
         """
         if not len(self.records) or _trained(self.config) != _trained(now.config):
             return None
-        return replace(self.view, role="previous", records=_Until(self.records, now.config.rounds))
+        name = html.escape(self.title, quote=False) or self.view.name  # charts read texts as HTML
+        return replace(self.view, name=name, role="previous", records=_Until(self.records, now.config.rounds))
 
 
 def _trained(config: SimulationConfig) -> dict[str, Any]:

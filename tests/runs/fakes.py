@@ -78,13 +78,14 @@ class Scripted:
         self.script = script
         self.closed = 0
 
-    def records(self, work, *, progress, device, note, between_steps, let_in) -> Iterator[dict]:
+    def records(self, work, supervisor) -> Iterator[dict]:
         try:
-            device("a device")
+            supervisor.begin()
+            supervisor.device("a device")
             for round in range(work.first, work.config.rounds + 1):
-                if let_in(round - 1) is None:
+                if supervisor.let_in(round - 1) is None:
                     return
-                self.script(work.config, round, progress)
+                self.script(work.config, round, supervisor.progress)
                 yield record(round)
         finally:
             self.closed += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedviz.runs.computation import Computation, Leg, Work, drive
+from fedviz.runs.computation import Leg, Supervisor, Work, drive
 from fedviz.simulation import checkpoints
 from fedviz.simulation.checkpoints import CheckpointError
 from tests.runs.fakes import config
@@ -29,13 +29,16 @@ def simulated(chosen=CHOSEN) -> list:
 def computed(folder: Path, first: int, said: list | None = None, rounds: int | None = None) -> list[dict]:
     work = Work((Leg("run", CHOSEN, CHOSEN.rounds),), first, folder)
     nothing = [] if said is None else said
-    computation = Computation(
-        work, progress=nothing.append, device=lambda _: None, note=lambda _: None, between_steps=lambda: None
-    )
     allowed = CHOSEN.rounds if rounds is None else rounds
-    return list(
-        islice(drive(computation, work, lambda done, span=1, patience=0: allowed if allowed > done else None), 99)
-    )
+
+    def let_in(done: int, span: int = 1, patience: float = 0) -> int | None:
+        return allowed if allowed > done else None
+
+    return list(islice(drive(work, told(let_in, nothing.append)), 99))
+
+
+def told(let_in, progress=lambda _: None) -> Supervisor:
+    return Supervisor(lambda: None, progress, lambda _: None, lambda _: None, lambda: None, let_in)
 
 
 def plain(record: dict) -> dict:
@@ -131,10 +134,7 @@ def test_a_run_that_is_about_to_wait_leaves_a_checkpoint(tmp_path):
         return done
 
     work = Work((Leg("run", CHOSEN, CHOSEN.rounds),), 0, tmp_path)
-    computation = Computation(
-        work, progress=lambda _: None, device=lambda _: None, note=lambda _: None, between_steps=lambda: None
-    )
-    records = list(drive(computation, work, let_in))
+    records = list(drive(work, told(let_in)))
     assert held.is_set()
     assert [record["round"] for record in records] == [0, 1, 2, 3]
     assert checkpoints.newest(tmp_path, "run", CHOSEN, 99)[0].round == 3

@@ -77,6 +77,7 @@ def changed(**changes):
         (changed(schema=True), "its schema is True"),
         (changed(config__rounds=-1), "settings are not valid: rounds: got -1"),
         (changed(config=[]), "config must be a group"),
+        (changed(config__algorithm={"name": "x" * 500_000}), "its settings take more than 500,000 characters"),
         (changed(records={}), "records must be a list of at most 5"),
         (lambda values: values["records"].append(values["records"][-1]), "at most 5"),
         (lambda values: values["records"].pop(), "it says it is finished, but has 4 of 5 records"),

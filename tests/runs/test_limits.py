@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from fedviz.config import SimulationConfig
-from fedviz.runs import LimitError, Limits, Refused, admission
-from tests.runs.fakes import config
+from fedviz.config import ConfigError, SimulationConfig
+from fedviz.runs import LOCAL, LimitError, Limits, Refused, Visitor, admission
+from tests.runs.fakes import config, until
+from tests.runs.test_imports import as_file, exported
 
 
 def test_hosting_is_strict_by_default_and_each_limit_can_be_set_apart():
@@ -14,17 +15,22 @@ def test_hosting_is_strict_by_default_and_each_limit_can_be_set_apart():
     assert (local.hosted, local.executor, local.rounds, local.queued_per_visitor) == (False, "thread", None, 32)
     assert (hosted.hosted, hosted.executor, hosted.queued_per_visitor) == (True, "process", 3)
     assert None not in (hosted.rounds, hosted.memory_bytes, hosted.gradient_evaluations, hosted.stored_bytes)
+    assert None not in (hosted.kept_runs, hosted.kept_bytes, hosted.put_away_after)
+    assert (local.downloads, hosted.downloads) == (True, False)
+    assert (local.kept_runs, local.kept_bytes, local.put_away_after) == (None, None, None)
     chosen = Limits.from_environment(
         {
             "FEDVIZ_HOSTED": "1", "FEDVIZ_EXECUTOR": "thread", "FEDVIZ_CONCURRENT": "7", "FEDVIZ_QUEUE": "5",
             "FEDVIZ_QUEUED_PER_VISITOR": "2", "FEDVIZ_RUN_MEMORY": "1e9", "FEDVIZ_RUN_GRADIENTS": "2e6",
             "FEDVIZ_RUN_ROUNDS": "0", "FEDVIZ_RUN_BYTES": "3000", "FEDVIZ_PAUSE_UNWATCHED": "90", "FEDVIZ_EXPIRE": "2",
-            "FEDVIZ_ADMIN_TOKEN": "correct horse battery",
+            "FEDVIZ_ADMIN_TOKEN": "correct horse battery", "FEDVIZ_BEGUN": "9", "FEDVIZ_PUT_AWAY": "300",
+            "FEDVIZ_DOWNLOAD": "1", "FEDVIZ_STORED_RUNS": "12", "FEDVIZ_STORED_BYTES": "5e8",
         }
     )  # fmt: skip
     assert chosen == Limits(
-        True, "thread", 7, 5, 2, 1_000_000_000, 2_000_000, None, 3000, 90.0, 172_800.0, "correct horse battery"
-    )
+        True, "thread", 7, 5, 2, 1_000_000_000, 2_000_000, None, 3000, 90.0, 172_800.0, "correct horse battery",
+        begun=9, put_away_after=300, kept_runs=12, kept_bytes=500_000_000,
+    )  # fmt: skip
     lines = "\n".join(chosen.describe())
     assert "7 runs compute at a time" in lines
     assert "1 GB" in lines
@@ -89,3 +95,73 @@ def test_a_run_beyond_a_budget_is_refused_with_estimate_and_limit(start, limits,
     with pytest.raises(Refused, match=re.escape(said)):
         manager.submit(*pair)
     start(limits=Limits(rounds=20, gradient_evaluations=80, memory_bytes=10**6, stored_bytes=10**6)).submit(*pair)
+
+
+def test_a_visitor_keeps_so_many_runs_and_no_more_until_some_are_deleted(start):
+    anna, ben = Visitor("anna"), Visitor("ben")
+    manager = start(limits=Limits(kept_runs=2, concurrent=4))
+    runs = [manager.submit(config(rounds=3), config("fedprox", rounds=3), visitor=anna) for _ in range(2)]
+    refused = re.escape("2 runs of yours are kept here; this server keeps 2 of each visitor. Delete some")
+    for attempt in (
+        lambda: manager.submit(config(rounds=3), visitor=anna),
+        lambda: manager.fork(runs[0].id, 0, config(rounds=4), visitor=anna),
+        lambda: manager.import_run(as_file(exported()), anna),
+    ):
+        until(lambda: not any(run.live for run in runs))
+        with pytest.raises(Refused, match=refused):
+            attempt()
+    manager.submit(config(rounds=3), visitor=ben)
+    until(lambda: not manager._pairs.in_use(runs[0].id))
+    manager.delete(runs[0].id, anna)
+    manager.submit(config(rounds=3), visitor=anna)
+
+
+def test_all_runs_together_take_so_many_bytes_and_deleting_makes_room(start):
+    limits = Limits(kept_bytes=600_000)
+    manager = start(limits=limits)
+    run = manager.submit(config(rounds=900))
+    until(lambda: not run.live)
+    until(lambda: not manager._pairs.in_use(run.id))
+    assert manager._journal.settle(run.id)
+    with pytest.raises(
+        Refused, match=r"take \d+ kB and this one would add about \d+ kB; this server keeps 600 kB in all"
+    ):
+        manager.submit(config(rounds=900))
+    manager.delete(run.id, LOCAL)
+    manager.submit(config(rounds=100))
+    said = "\n".join(limits.describe())
+    assert "stored bytes of all runs: up to 600 kB" in said
+    assert "stored runs of one visitor: no limit" in said
+
+
+def test_what_is_held_in_memory_of_ended_runs_is_bounded_by_its_bytes(start, monkeypatch):
+    manager = start(limits=Limits(concurrent=4))
+    runs = [manager.submit(config(rounds=300, seed=seed)) for seed in range(4)]
+    until(lambda: not any(run.live for run in runs), 10)
+    assert len(manager._library.all_at_hand()) == 4
+    monkeypatch.setattr("fedviz.runs.library._KEPT_BYTES", 2 * runs[0].records.nbytes)
+    manager._library.keep(runs[0])
+    assert len(manager._library.all_at_hand()) == 2
+    assert manager._library.at_hand(runs[0].id) is runs[0]
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10"])
+def test_visitors_have_no_data_set_downloaded_unless_that_is_allowed(start, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("FEDVIZ_DATA", str(tmp_path))
+    monkeypatch.setattr("fedviz.problems.datasets.cache_folder", lambda: tmp_path / "cache")
+    chosen = SimulationConfig.read({"problem": {"kind": "classification", "dataset": name}})
+    with pytest.raises(
+        ConfigError, match=rf"problem.dataset: {name} is not on this server.*FEDVIZ_DATA.*FEDVIZ_DOWNLOAD=1"
+    ):
+        start(limits=Limits(downloads=False)).submit(chosen)
+    admission.check(chosen, limits=Limits(downloads=True))
+    if name == "mnist":
+        folder = tmp_path / "mnist"
+        folder.mkdir()
+        for part in ("train", "t10k"):
+            for file in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
+                (folder / file).write_bytes(b"")
+    else:
+        (tmp_path / "cifar-10-batches-py").mkdir()
+    assert chosen.problem.to_download() == ""
+    assert SimulationConfig().problem.to_download() == ""  # comes with fedviz

@@ -165,6 +165,7 @@ def test_a_run_that_others_continue_stays_until_the_last_of_them_is_deleted(host
     assert fork.records.dicts() == [record(round) for round in range(7)]
     until(lambda: _deleted(hosted, parent.id))
     assert hosted.runs(ANNA) == []
+    assert hosted._journal.settle(fork.id)
     assert hosted._store.records(fork.id).dicts() == fork.records.dicts()
     with pytest.raises(NotYours):
         hosted.delete(parent.id, BEN)

@@ -165,7 +165,7 @@ def test_a_newer_schema_is_refused_and_left_alone(path):
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 7")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer fedviz \(schema 7; this one reads up to 2\)\. Update fedviz, or"):
+    with pytest.raises(StoreError, match=r"newer fedviz \(schema 7; this one reads up to 3\)\. Update fedviz, or"):
         RunStore(path)
     assert path.read_bytes() == before
 
@@ -198,7 +198,7 @@ def test_live_runs_of_a_process_that_is_gone_are_interrupted_and_those_of_a_livi
         store.save(row(id, state=RunState.RUNNING), stored(id, rounds))
     with sqlite3.connect(path) as database:
         (process,) = database.execute("SELECT process FROM runs WHERE id = 'dead'").fetchone()
-        host, number, created = json.loads(process)
+        host, number, created, *_ = json.loads(process)
         # The same process id, as after a restart of a container, but started earlier.
         before = json.dumps([host, number, created - 60])
         database.execute("UPDATE runs SET process = ? WHERE id != 'alive'", (before,))

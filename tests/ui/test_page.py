@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -622,6 +623,8 @@ def test_a_run_before_is_drawn_only_where_it_can_be_compared(open_page, runs):
     shown = Shown.of(runs.get(page.session_state["before"][address(page)]))
     now = Shown.of(shown_run(page, runs))
     assert shown.before(now).records.rounds.tolist() == list(range(11))
+    assert shown.before(now).name == shown.view.name
+    assert replace(shown, title="My <b>run</b>").before(now).name == "My &lt;b&gt;run&lt;/b&gt;"
     assert len(shown.before(now).records.column("evaluation.objective")) == 11
     other = Shown.of(runs.submit(small(problem=SMALL["problem"] | {"start": [2.0]}), visitor=LOCAL))
     assert shown.before(other) is None

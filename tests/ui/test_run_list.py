@@ -47,6 +47,20 @@ def open_menu(page: AppTest, run_id: str) -> AppTest:
     return page.run()
 
 
+def test_the_list_reads_the_newest_runs_and_older_ones_on_demand(runs, monkeypatch):
+    made = [done(runs, small(seed=seed)) for seed in range(3)]
+    monkeypatch.setattr(run_list, "LOADED", 2)
+    asked = []
+    all_of_them = runs.runs
+    monkeypatch.setattr(runs, "runs", lambda *who, limit: asked.append(limit) or all_of_them(*who, limit=limit))
+    page = open_list()
+    assert listed(page) == [made[2].id, made[1].id]
+    page.button(key="older_runs").click().run()
+    assert listed(page) == [made[2].id, made[1].id, made[0].id]
+    assert max(asked) == 5  # one more than is shown tells whether there are others
+    assert not [each for each in page.button if each.key == "older_runs"]
+
+
 def test_runs_are_found_by_words_method_state_and_put_in_order(runs):
     first = done(runs, small(seed=1))
     second = done(runs, small(seed=2, algorithm={"name": "scaffold"}))
@@ -180,6 +194,33 @@ def test_after_five_wrong_tokens_the_right_one_waits_a_minute():
     assert all("not the token" in attempts.check("wrong", TOKEN, now=float(second)) for second in range(5))
     assert attempts.check(TOKEN, TOKEN, now=10.0) == "Too many wrong tokens: try again in 50 s."
     assert attempts.check(TOKEN, TOKEN, now=60.0) == ""
+
+
+def test_wrong_tokens_make_further_ones_slow_for_a_minute():
+    attempts = admin.Attempts()
+    delays = [attempts.slow_down(now=float(second)) for second in range(30)]
+    assert delays[:3] == pytest.approx([0.1, 0.2, 0.3])
+    assert max(delays) == delays[-1] == 2.0
+    assert attempts.slow_down(now=95.0) == pytest.approx(0.1)
+
+
+def test_others_who_guess_do_not_lock_the_operator_out(hosted, monkeypatch):
+    admin._attempts.clear()
+    monkeypatch.setattr(admin, "DELAY", 0.0)
+
+    def typed(page: AppTest, token: str) -> AppTest:
+        return page.text_input(key="admin_token").set_value(token).run()
+
+    def come() -> AppTest:
+        page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
+        return page.switch_page("pages/admin.py").run()
+
+    guesser = come()
+    for number in range(6):
+        typed(guesser, f"guess {number}")
+    assert "Too many wrong tokens" in guesser.error[0].value
+    assert "Too many wrong tokens" in typed(guesser, TOKEN).error[0].value
+    assert "Limits" in [each.value for each in typed(come(), TOKEN).subheader]
 
 
 def test_the_manager_of_the_page_has_the_limits_of_the_environment(monkeypatch, tmp_path):

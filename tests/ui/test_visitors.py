@@ -206,6 +206,8 @@ def test_a_run_of_another_version_or_device_is_told_apart(runs):
     assert "0.0.9" in version
     assert "H200" in device
     assert len(origin.warnings(run, gpu=True)) == 1
+    run.imported = True
+    assert origin.warnings(run, gpu=True)[0].startswith("Imported: not computed here.")
 
 
 def test_names_are_shown_as_they_are(come, runs):

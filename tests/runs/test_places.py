@@ -1,0 +1,308 @@
+"""Never more compute than there are places, whatever is paced, paused, stepped or replayed; and nobody waits for those who watch slowly."""
+
+import threading
+import time
+
+import pytest
+
+from fedviz.runs import Limits, RunState, Visitor
+from fedviz.runs.turns import Turns
+from tests.runs.fakes import Held, Scripted, config, own_threads, record, until
+
+ANNA, BEN = Visitor("anna"), Visitor("ben")
+
+
+class Counted(Scripted):
+    """How many compute at a time, preparations included; `most` is the largest number that was seen."""
+
+    def __init__(self, preparation: float = 0.0, round: float = 0.001) -> None:
+        super().__init__(lambda *_: None)
+        self.preparation, self.round = preparation, round
+        self.lock, self.now, self.most, self.prepared = threading.Lock(), 0, 0, 0
+
+    def enter(self, by: int) -> None:
+        with self.lock:
+            self.now += by
+            self.most = max(self.most, self.now)
+
+    def records(self, work, supervisor):
+        supervisor.begin()
+        self.enter(+1)
+        try:
+            for _ in range(int(self.preparation / 0.005)):
+                supervisor.between_steps()
+                time.sleep(0.005)
+        finally:
+            self.enter(-1)
+        self.prepared += 1
+        for round in range(work.first, work.config.rounds + 1):
+            if supervisor.let_in(round - 1) is None:
+                return
+            self.enter(+1)
+            time.sleep(self.round)
+            self.enter(-1)
+            yield record(round)
+
+
+def started(manager, count: int, visitor=ANNA, rounds: int = 100_000) -> list:
+    return [manager.submit(config(rounds=rounds, seed=seed), visitor=visitor) for seed in range(count)]
+
+
+@pytest.mark.parametrize("pace", [1e9, 200.0])
+def test_paced_runs_take_turns_and_never_more_compute_than_there_are_places(start, pace):
+    executor = Counted(round=0.002)
+    manager = start(executor, limits=Limits(concurrent=1, begun=6))
+    manager._pairs._turns.length = 0.03
+    runs = started(manager, 6)
+    for run in runs:
+        manager.set_pace(run.id, pace)
+    until(lambda: all(run.round >= 5 for run in runs), 10)
+    assert executor.most == 1
+
+
+def test_runs_that_go_on_after_a_pause_wait_for_a_place_before_new_ones_of_their_visitor(start):
+    executor = Counted()
+    manager = start(executor, limits=Limits(concurrent=1, begun=6))
+    runs = started(manager, 3)
+    for run in runs:
+        until(lambda run=run: run.round >= 1)
+        manager.pause(run.id)
+        until(lambda run=run: run.state is RunState.PAUSED)
+    new = started(manager, 2)
+    until(lambda: new[0].round >= 1)
+    stood = [run.round for run in runs]
+    for run in runs:
+        manager.resume(run.id)
+    assert [run.state for run in runs] == [RunState.QUEUED] * 3
+    assert new[1].queue_position == 4  # behind those three
+    at = new[0].round
+    until(lambda: new[0].round > at + 20)
+    assert [run.round for run in runs] == stood
+    manager.pause(runs[0].id)  # and those may be paused again
+    assert runs[0].state is RunState.PAUSED
+    manager.stop(new[0].id)
+    until(lambda: sum(run.round > at for run, at in zip(runs[1:], stood[1:], strict=True)) == 1)
+    assert executor.most == 1
+    going, waiting = sorted(runs[1:], key=lambda run: run.queue_position or 0)
+    manager.stop(going.id)
+    until(lambda: waiting.state is RunState.RUNNING)
+    assert new[1].state is RunState.QUEUED
+
+
+def test_a_run_whose_pace_is_taken_away_needs_a_place(start):
+    executor = Counted()
+    manager = start(executor, limits=Limits(concurrent=1))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 50.0)
+    quick = started(manager, 1, BEN)[0]
+    until(lambda: quick.round > 5)
+    manager.set_pace(slow.id, None)
+    assert (slow.state, slow.queue_position) == (RunState.QUEUED, 1)
+    manager.stop(quick.id)
+    until(lambda: slow.state is RunState.RUNNING)
+    assert executor.most == 1
+
+
+def test_a_paced_run_keeps_its_pace_beside_one_that_computes_all_the_time(start):
+    """And costs it little: a round now and then."""
+    executor = Counted()
+    manager = start(executor, limits=Limits(concurrent=1))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 20.0)
+    quick = started(manager, 1, BEN)[0]
+    until(lambda: quick.round > 5)
+    at, began = (slow.round, quick.round), time.monotonic()
+    until(lambda: slow.round >= at[0] + 3)
+    # A turn lasts a quarter of a second at most when others wait.
+    assert time.monotonic() - began < 3
+    assert quick.round > at[1] + 20
+    assert executor.most == 1
+
+
+def test_a_paused_run_that_still_prepares_holds_its_place_until_it_is_ready(start):
+    executor = Counted(preparation=0.1)
+    manager = start(executor, limits=Limits(concurrent=1, begun=8))
+    parent = manager.submit(config(rounds=3))
+    until(lambda: not parent.live)
+    forks = []
+    for seed in range(3):
+        forks.append(manager.fork(parent.id, 2, config(rounds=100 + seed)))
+        manager.pause(forks[-1].id)
+    until(lambda: executor.prepared == 4)
+    assert executor.most == 1
+
+
+def test_whoever_waits_for_a_worker_keeps_nobody_from_computing(start):
+    class Slow(Counted):
+        there = threading.Event()
+
+        def records(self, work, supervisor):
+            if work.config.algorithm.name == "fedprox":
+                assert self.there.wait(10)
+            yield from super().records(work, supervisor)
+
+    executor = Slow()
+    manager = start(executor, limits=Limits(concurrent=1))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 100.0)
+    until(lambda: slow.round >= 0)
+    pair = manager.submit(config(rounds=3), config("fedprox", rounds=3), visitor=BEN)
+    until(lambda: pair.state is RunState.PREPARING)
+    at = slow.round
+    until(lambda: slow.round > at + 5)
+    executor.there.set()
+    until(lambda: not pair.live)
+    assert (pair.state, pair.reference.state, executor.most) == (
+        RunState.FINISHED,
+        RunState.FINISHED,
+        2,
+    )  # both of one pair
+
+
+def test_two_visitors_who_watch_slowly_share_one_place_alike(start):
+    executor = Counted(round=0.003)
+    manager = start(executor, limits=Limits(concurrent=1, begun=8))
+    manager._pairs._turns.length = 0.02
+    many, one = started(manager, 4, ANNA), started(manager, 1, BEN)[0]
+    for run in [*many, one]:
+        manager.set_pace(run.id, 1e6)
+    until(lambda: one.round >= 0 and all(run.round >= 0 for run in many), 10)
+    before = [run.round for run in [*many, one]]
+    until(lambda: one.round > before[-1] + 40)
+    gained = [run.round - at for run, at in zip([*many, one], before, strict=True)]
+    assert 0.4 < gained[-1] / sum(gained[:-1]) < 2.5
+
+
+def test_when_as_many_have_begun_as_may_the_one_that_was_left_alone_makes_room(start):
+    executor = Counted()
+    manager = start(executor, limits=Limits(concurrent=1, begun=2))
+    runs = started(manager, 2)
+    for run in runs:
+        until(lambda run=run: run.round >= 1)
+        manager.pause(run.id)
+        until(lambda run=run: run.state is RunState.PAUSED)
+    manager.watch(runs[0].id)
+    third = started(manager, 1, BEN)[0]
+    until(lambda: third.state is RunState.RUNNING)
+    assert (runs[0].state, runs[1].state) == (RunState.PAUSED, RunState.INTERRUPTED)
+    assert runs[1].message == (
+        f"Interrupted after round {runs[1].round}: others were waiting, and it was paused. Resume continues it."
+    )
+    manager.stop(third.id)
+    manager.resume(runs[1].id)
+    again = manager.get(runs[1].id)
+    until(lambda: again.round > runs[1].round)
+    assert [each["round"] for each in again.records.dicts()] == list(range(again.round + 1))
+
+
+def test_a_paced_run_is_put_away_for_others_only_after_a_while(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=1, put_away_after=0.4))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 2.0)
+    until(lambda: slow.round >= 0)
+    new = started(manager, 1, BEN)[0]
+    assert (slow.live, new.state) == (True, RunState.QUEUED)
+    until(lambda: new.state is RunState.RUNNING, 3)
+    assert (slow.state, slow.can_resume) == (RunState.INTERRUPTED, True)
+    assert "others were waiting, and it went slowly" in slow.message
+
+
+def test_a_run_that_is_resumed_keeps_its_pace(start):
+    manager = start(Counted(), limits=Limits(concurrent=1))
+    run = started(manager, 1)[0]
+    manager.set_pace(run.id, 50.0)
+    until(lambda: run.round > 1)
+    manager.stop(run.id)
+    manager.resume(run.id)
+    again = manager.get(run.id)
+    assert (again.live, again.pace) == (True, 50.0)
+
+
+@pytest.mark.parametrize("reference", [False, True])
+def test_a_system_that_gives_no_threads_fails_the_run_and_not_the_next(start, monkeypatch, reference):
+    manager = start(Counted(), limits=Limits(concurrent=1))
+    begin, refused = threading.Thread.start, []
+
+    def start_thread(thread):
+        if thread.name.startswith("fedviz-run") and len(refused) < 1:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_thread)
+    run = manager.submit(config(rounds=3), config("fedprox", rounds=3) if reference else None)
+    assert (run.state, run.message) == (RunState.FAILED, "The run could not be started: can't start new thread.")
+    if reference:
+        assert run.reference.state is RunState.FAILED
+    after = manager.submit(config(rounds=3))
+    until(lambda: not after.live)
+    assert after.state is RunState.FINISHED
+    until(lambda: not manager._pairs._begun)
+
+
+def test_a_paused_run_to_which_nobody_comes_back_is_put_away_and_its_thread_ends(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, put_away_after=0.2))
+    run = started(manager, 1)[0]
+    until(lambda: run.round > 1)
+    manager.pause(run.id)
+    until(lambda: not run.live, 3)
+    assert run.message.endswith(": it was paused, and nobody came back. Resume continues it.")
+    until(lambda: not any(name.startswith("fedviz-run") for name in own_threads()))
+
+
+def test_nothing_waits_for_a_check_of_data_that_takes_long(start, monkeypatch):
+    """It is made again when a run's turn has come, by the run's own thread."""
+    from fedviz.runs import admission
+
+    begun, go = threading.Event(), threading.Event()
+    checked = admission.check
+
+    def slow(*configs, **options):
+        if threading.current_thread().name.startswith("fedviz-run"):
+            begun.set()
+            assert go.wait(10)
+        return checked(*configs, **options)
+
+    monkeypatch.setattr(admission, "check", slow)
+    executor = Held()
+    manager = start(executor, limits=Limits(concurrent=1))
+    run = manager.submit(config(rounds=3))
+    assert begun.wait(5)
+    done = threading.Event()
+
+    def others() -> None:
+        manager.submit(config(rounds=2))
+        assert manager.get(run.id) is run
+        manager.runs()
+        manager.overview()
+        done.set()
+
+    threading.Thread(target=others, daemon=True).start()
+    assert done.wait(2)
+    go.set()
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_turn_goes_round_and_comes_back(others):
+    class Silent:
+        visitor = ""
+
+        def __init__(self):
+            self.turns = 0
+
+        def begin_turn(self):
+            self.turns += 1
+
+        def end_turn(self):
+            return True
+
+    turns, first, rest = Turns(1), Silent(), [Silent() for _ in range(others)]
+    for each in (first, first, *rest):  # twice in line is once
+        turns.want(each)
+    assert (first.turns, [each.turns for each in rest], turns.wanted) == (1, [0] * others, others > 0)
+    turns.rest(first)
+    turns.want(first)
+    for each in rest:
+        assert each.turns == 1
+        turns.leave(each)
+    assert (first.turns, turns.wanted) == (2, False)

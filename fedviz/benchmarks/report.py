@@ -123,6 +123,7 @@ def text(sections: Sections) -> str:
         "Made by `python -m fedviz bench --save` from `results.json`. The plain loop is what one writes first in PyTorch "
         "(`fedviz/benchmarks/plain.py`).",
         "What is compared takes turns in one process; ratios are medians of the ratios within each turn. No test depends on these numbers.",
+        "How live pages stream, to how many viewers and with how much memory: [LIVE.md](LIVE.md), [LIVE-MEMORY.md](LIVE-MEMORY.md).",
     ]
     for device in ("cpu", "cuda"):
         lines += ["", f"## {DEVICES[device]}", ""]

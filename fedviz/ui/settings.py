@@ -169,7 +169,10 @@ def to_values(draft: Draft) -> tuple[dict[str, Any], dict[str, str]]:
                 continue
             value = draft[setting.key]
             if setting.kind == "group":
-                values[setting.name] = {setting.tag: value, **collect(setting.inside(value))}
+                inside = (
+                    setting.inside(value) if value in setting.candidates else []
+                )  # else the config says what is allowed
+                values[setting.name] = {setting.tag: value, **collect(inside)}
                 continue
             try:
                 values[setting.name] = _from_widget(setting, value)

@@ -1,6 +1,9 @@
 """The draft behind the form: every config survives the way there and back, and errors land where their control is."""
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as some
 
 from fedviz.config import SimulationConfig
 from fedviz.papers.presets import PRESETS
@@ -122,3 +125,27 @@ def test_text_nested_beyond_all_sense_is_refused_at_its_control():
     config, problems = settings.read(draft)
     assert config is None
     assert "participation.cohorts" in problems
+
+
+CHOICES = ["quadratics", "classification", "lower_bound", "cyclic", "trace", "uniform", "scaffold", "mifa", "none"]
+WRITTEN = some.text(max_size=20) | some.sampled_from(
+    ["[[1", "[[1, 2]]", "1e999", "9" * 400, "NaN", "{}", "0,1;2", "[x](http://y.z)"]
+)
+NUMBERS = some.integers() | some.floats() | some.sampled_from([0, -1, 2**63, 10**400, 1e308])
+
+
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(some.data())
+def test_whatever_stands_in_the_form_it_is_a_config_that_can_be_run_or_explained(data):
+    """Values of a control come from a browser, which may send anything; the choices that decide which controls count, too."""
+    draft = settings.default_draft()
+    for key in data.draw(some.lists(some.sampled_from(sorted(draft)), max_size=4, unique=True)):
+        offered = [*CHOICES, draft[key]]
+        draft[key] = data.draw(
+            some.sampled_from(offered) | NUMBERS | WRITTEN | some.none() | some.booleans(), label=key
+        )
+    config, problems = settings.read(draft)
+    assert (config is None) == bool(problems)
+    assert all(isinstance(why, str) and why for why in problems.values())
+    if config is not None:
+        assert SimulationConfig.read(config.to_dict()) == config

@@ -92,8 +92,10 @@ class Setting:
         return str(self.field.discriminator)
 
     def inside(self, choice: str) -> list[Setting]:
-        """The settings of one candidate of a group."""
-        model = self.candidates[choice]
+        """The settings of one candidate of a group; none where a browser sends what is no candidate, which the config then refuses."""
+        model = self.candidates.get(choice) if isinstance(choice, str) else None
+        if model is None:
+            return []
         names = (name for name in model.model_fields if name != self.tag)
         return [Setting(model, name, f"{self.key}.{choice}.{name}", f"{self.path}.{name}") for name in names]
 

@@ -46,6 +46,7 @@ class Chart {
     this.host = host;
     this.hidden = new Set(); // names of legend entries switched off; ours, so that it outlives the data
     this.zooms = 0; // raised to forget a zoom
+    this.zoomed = new Set(); // names of axes that the visitor has zoomed
     this.pointed = null; // the round pointed at on any linked chart
     host.setAttribute("role", "figure");
     host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span><span class="save"></span></div>
@@ -114,7 +115,12 @@ class Chart {
       if (!this.listening && this.plot.on) {
         this.listening = true;
         this.plot.on("plotly_relayout", (change) => {
-          if (Object.keys(change).some((name) => /axis\d*\.range/.test(name))) { this.reset.hidden = false; this.redraw(); this.look(); }
+          const axes = Object.keys(change).filter((name) => /axis\d*\.range/.test(name)).map((name) => name.split(".")[0]);
+          if (!axes.length) return;
+          axes.forEach((name) => this.zoomed.add(name));
+          this.reset.hidden = false;
+          this.redraw();
+          this.look();
         });
         this.plot.on("plotly_doubleclick", () => this.forgetZoom());
       }
@@ -124,7 +130,7 @@ class Chart {
 
   redraw() { if (this.shown) this.update(this.next ?? this.shown); }
 
-  forgetZoom() { this.zooms += 1; this.reset.hidden = true; this.redraw(); this.look(null); }
+  forgetZoom() { this.zooms += 1; this.zoomed.clear(); this.reset.hidden = true; this.redraw(); this.look(null); }
 
   /* Asks for all points of the rounds zoomed in on, where there are more of them than are drawn. */
   look(focus = this.plot._fullLayout.xaxis.range.map((round, end) => Math.max(0, end ? Math.ceil(round) : Math.floor(round)))) {
@@ -149,7 +155,7 @@ class Chart {
       layout[name] = { gridcolor: mixed(text, 0.12), linecolor: mixed(text, 0.3), ...layout[name] };
       if (layout[name].title) layout[name].title.font = { size: 12 };
       // Written-out ticks are made for the whole range.
-      if (!this.reset.hidden && layout[name].tickvals && layout[name].type === "log") {
+      if (this.zoomed.has(name) && layout[name].tickvals && layout[name].type === "log") {
         Object.assign(layout[name], { tickmode: "auto", tickvals: null, ticktext: null, tickformat: ".2~g" });
       }
     }
@@ -180,8 +186,9 @@ class Chart {
     const ground = getComputedStyle(this.host).getPropertyValue("--st-background-color").trim() || "#ffffff";
     Object.assign(layout, {
       title: { text: title, x: 0.01, xanchor: "left" }, showlegend: true,
-      font: { ...layout.font, family: "Arial, Helvetica, sans-serif" }, // the page's own is not in the file paper_bgcolor: ground,
-      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" }, margin: { ...layout.margin, t: 110 },
+      font: { ...layout.font, family: "Arial, Helvetica, sans-serif" }, // the page's own is not in the file
+      paper_bgcolor: ground,
+      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" }, margin: { ...layout.margin, t: 110, r: 28 },
     });
     const size = { width: 1200, height: 640 };
     const plain = await library.toImage({ data, layout }, { format: "svg", ...size });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,7 +21,14 @@ LONGEST_TITLE: Final = 80
 _LONGEST_TEXT: Final = 500
 _LARGEST_NUMBER: Final = 2**53  # beyond it whole numbers are not exact
 
+# Bytes of an exported run for each list or group, and for each quotation mark: there are about 100 and 10. A file with many more of
+# them takes a hundred times its size in memory when it is read.
+_BYTES_A_GROUP: Final = 30
+_BYTES_A_QUOTE: Final = 5
+_FEW: Final = 10_000  # of which a small file may have more
+
 MOST_NAMES: Final = 128  # of numbers in the records of a run; fedviz itself writes about 60
+_READING = threading.Lock()  # one file at a time: a large one takes memory, and time that nobody else gets
 _FREE: Final = ("evaluation", "decomposition", "window", "diagnostics")  # groups with any names
 _COSTS: Final = {"gradient_evaluations", "probe_evaluations", "floats_up", "floats_down", "seconds"}
 
@@ -48,14 +56,20 @@ def read(data: bytes) -> Imported:
     """The run in a file's content. Raises Refused with what is wrong with it."""
     if len(data) > LARGEST:
         raise Refused(f"The file has {len(data):,} bytes; allowed are {LARGEST:,}.")
-    try:
-        values = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"The file is not JSON that can be read: {error}.") from None
-    try:
-        return _run(values, reference=False)
-    except _Wrong as wrong:
-        raise Refused(f"The file is not a run that was exported by fedviz: {wrong}.") from None
+    groups, quotes = data.count(b"[") + data.count(b"{"), data.count(b'"')
+    if groups > _FEW + len(data) / _BYTES_A_GROUP or quotes > _FEW + len(data) / _BYTES_A_QUOTE:
+        raise Refused(
+            "The file is not a run that was exported by fedviz: it holds far too many lists or texts for its size."
+        )
+    with _READING:
+        try:
+            values = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise Refused(f"The file is not JSON that can be read: {error}.") from None
+        try:
+            return _run(values, reference=False)
+        except _Wrong as wrong:
+            raise Refused(f"The file is not a run that was exported by fedviz: {wrong}.") from None
 
 
 class _Wrong(ValueError):  # noqa: N818 - what is said of it, not an error of ours

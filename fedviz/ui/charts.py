@@ -60,7 +60,7 @@ def draw(shown: Shown, previous: Shown | None, cursor: int | None) -> Drawn:
         with cards["decomposition"], _tools("decomposition"):
             for name in ("scale", "size", "split"):
                 _option(name)
-        cost = st.empty()
+        cost = st.container(key="cost").empty()
     made = _figures(shown, previous, cursor)  # the options are known now
     if "windows" in made:
         cards["windows"] = _card("windows")
@@ -132,6 +132,8 @@ def _figures(shown: Shown, previous: Shown | None, cursor: int | None) -> dict[s
     }
     forked = shown.forked_at
     note = f"dotted line: continued from round {forked}"
+    if previous is not None:
+        note += f", until then {previous.config.algorithm.title}"
     return {name: figures.marked(figure, forked, note) for name, figure in found.items() if figure is not None}
 
 

@@ -242,8 +242,9 @@ def _choose(setting: Setting, labels: dict[str, str], *, on_change: Callable[[st
         st.segmented_control(_label(setting), list(labels), required=True, width="stretch", **arguments)
     else:
         st.selectbox(_label(setting), list(labels), **arguments)
-        if len(labels[draft()[setting.key]]) > SELECT_WIDTH:
-            st.caption(labels[draft()[setting.key]])
+        chosen = labels.get(draft()[setting.key], "")  # a browser may send what was not offered: then the form says so
+        if len(chosen) > SELECT_WIDTH:
+            st.caption(chosen)
 
 
 def _switch_control(form: Form, setting: Setting) -> None:

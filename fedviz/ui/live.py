@@ -166,7 +166,8 @@ def _headline(scene: Scene, now: Now) -> None:
 
 def _sentence(scene: Scene, now: Now, changed: bool) -> str:
     if now.live and scene.run is not None and not len(scene.run.records):
-        return f"{now.message or words.BADGES[now.state].sentence} The charts are still those from before."
+        said = (now.message or words.BADGES[now.state].sentence).rstrip(".")
+        return f"{said}. The charts are still those from before."
     if scene.embedded and scene.run is None:
         return EMBEDDED
     if scene.form.config and (changed or scene.run is None):

@@ -178,3 +178,10 @@ def test_a_server_for_strangers_takes_no_run_that_it_would_not_compute(start):
     with pytest.raises(Refused, match="4 rounds; this server allows 3"):
         start(limits=limits).import_run(as_file(exported()), LOCAL)
     assert start(limits=Limits(rounds=3)).import_run(as_file(exported()), LOCAL).round == 4
+
+
+@pytest.mark.parametrize("filling", ["[],", "{},", '"a",', '[["b"]],'])
+def test_a_file_that_would_take_a_hundred_times_its_size_in_memory_is_not_even_read(monkeypatch, filling):
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(Refused, match="far too many lists or texts"):
+        imports.read(b'{"records":[' + 100_000 * filling.encode() + b"0]}")

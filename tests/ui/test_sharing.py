@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -16,6 +17,16 @@ pytestmark = pytest.mark.browser
 SETTINGS = '{"problem.kind": "quadratics", "rounds": 20000, "eval_every": 100, "probe_every": 0, "compare_with": null}'
 SHORT = SETTINGS.replace("20000", "40").replace("100,", "1,")
 NAME = "<img src=x onerror=alert(1)> www.evil.com :smile: [l](http://x.y) $a$"
+
+
+# How opaque the pixel in the corner of a picture is.
+CORNER = """async (source) => {
+    const image = Object.assign(new Image(), { src: source });
+    await image.decode();
+    const drawing = Object.assign(document.createElement("canvas"), { width: 20, height: 20 }).getContext("2d");
+    drawing.drawImage(image, 0, 0);
+    return drawing.getImageData(3, 3, 1, 1).data[3];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -124,4 +135,6 @@ def test_a_chart_is_saved_as_a_picture(public: Server, browser: Browser) -> None
         download.value.save_as(path)
         assert path.read_bytes().startswith(start)
         assert path.stat().st_size > 10_000
+        picture = f"data:image/{'svg+xml' if name == 'SVG' else 'png'};base64,{b64encode(path.read_bytes()).decode()}"
+        assert visit.page.evaluate(CORNER, picture) == 255, name  # on a slide of any colour
     visit.close()

@@ -128,6 +128,8 @@ class Run:
             return f"Paused after round {self.round}{why}."
         if state is RunState.RUNNING and gate.limit is not None:
             return f"Pausing after round {gate.limit}."
+        if state is RunState.PREPARING and gate.limit is not None:
+            return f"{self._message.rstrip('.')}. Then it pauses."
         return self._message
 
     @property

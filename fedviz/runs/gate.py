@@ -234,11 +234,17 @@ class Gate:
         if self._turns is None:
             return None
         if self._turn:
-            return None if self._computing() else self._turns.rest
+            if self._computing() or (self._has_turn() and self._anybody_may_begin()):
+                return None
+            return self._turns.rest
         if delay or self._asked:
             return None
         self._asked = True
         return self._turns.want
+
+    def _anybody_may_begin(self) -> bool:
+        """Whether a member that is not in the gate at this moment will find that it may compute: a laggard, say."""
+        return any(self._delay(begun + 1, 1) == 0 for begun in self._begun.values())
 
     def _has_turn(self) -> bool:
         return self._turn and not (

@@ -19,6 +19,7 @@ from fedviz.runs.store import StoreError
 from fedviz.simulation import checkpoints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
     from pathlib import Path
 
@@ -36,53 +37,78 @@ _log = logging.getLogger(__name__)
 class Library:
     """For all threads. Methods raise StoreError where the database cannot be used."""
 
-    def __init__(self, store: RunStore, journal: Journal, folder: Path) -> None:
-        """folder: of checkpoints."""
+    def __init__(
+        self,
+        store: RunStore,
+        journal: Journal,
+        folder: Path,
+        *,
+        is_live: Callable[[str], bool],
+        in_use: Callable[[str], bool],
+    ) -> None:
+        """folder: of checkpoints; is_live, in_use: as of `Pairs`. What is live is not kept at hand, what is in use not deleted."""
         self.changing = threading.RLock()
+        self._is_live, self._in_use = is_live, in_use
         self._store, self._journal, self._folder = store, journal, folder
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Run] = OrderedDict()  # least recently used first
-        self._deletions = 0
+        self._reading: dict[
+            str, object
+        ] = {}  # by run, whoever began last to read it, unless what they read is old by now
 
     # --- looking
 
     def get(self, run_id: str) -> Run | None:
         """A run with its records at hand; None if there is none."""
-        run = self.at_hand(run_id)
-        if run is not None:
+        reader = object()
+        with self._lock:
+            run = self._at_hand(run_id)
+            if run is not None:
+                return run
+            self._reading[run_id] = reader
+        try:
+            row = self._store.load(run_id) or self._journal.pending(run_id)
+            if row is None:
+                return None
+            run = self.stored(row, self.get(row.reference_id) if row.reference_id else None)
+            _ = run.records  # read now, while errors can be told as what they are
+            with self._lock:
+                # One that goes on, here or elsewhere, would soon be old. Here it is live until its end is at hand.
+                if self._reading.get(run_id) is reader and not run.foreign and not self._is_live(run_id):
+                    self._keep(run)
             return run
-        deletions = self._deletions
-        row = self._store.load(run_id) or self._journal.pending(run_id)
-        if row is None:
-            return None
-        run = self.stored(row, self.get(row.reference_id) if row.reference_id else None)
-        _ = run.records  # read now, while errors can be told as what they are
-        if not run.foreign:  # else it goes on, and what is kept would soon be old
-            self.keep(run, deletions)
-        return run
+        finally:
+            with self._lock:
+                if self._reading.get(run_id) is reader:
+                    del self._reading[run_id]
 
     def at_hand(self, run_id: str) -> Run | None:
         """A run that need not be read."""
         with self._lock:
-            if run_id in self._kept:
-                self._kept.move_to_end(run_id)
-            return self._kept.get(run_id)
+            return self._at_hand(run_id)
 
     def all_at_hand(self) -> list[Run]:
         with self._lock:
             return list(self._kept.values())
 
-    def keep(self, run: Run, deletions: int | None = None) -> None:
-        """Have a run at hand. deletions: how many there had been when it was read: if there were more since, it may be gone."""
+    def keep(self, run: Run) -> None:
+        """Have a run at hand as it is now, whatever somebody is just reading of it."""
         with self._lock:
-            if deletions is not None and deletions != self._deletions:
-                return
-            self._kept[run.id] = run
-            self._kept.move_to_end(run.id)
-            size = sum(each.records.nbytes for each in self._kept.values())
-            while len(self._kept) > _KEPT or (size > _KEPT_BYTES and len(self._kept) > 1):
-                _, oldest = self._kept.popitem(last=False)
-                size -= oldest.records.nbytes
+            self._keep(run)
+
+    def _at_hand(self, run_id: str) -> Run | None:
+        if run_id in self._kept:
+            self._kept.move_to_end(run_id)
+        return self._kept.get(run_id)
+
+    def _keep(self, run: Run) -> None:
+        self._reading.pop(run.id, None)
+        self._kept[run.id] = run
+        self._kept.move_to_end(run.id)
+        size = sum(each.records.nbytes for each in self._kept.values())
+        while len(self._kept) > _KEPT or (size > _KEPT_BYTES and len(self._kept) > 1):
+            _, oldest = self._kept.popitem(last=False)
+            size -= oldest.records.nbytes
 
     def stored(self, row: Row, reference: Run | None = None) -> Run:
         """The run of a row, or of a newer one that waits to be written; its records are read when they are asked for."""
@@ -128,27 +154,50 @@ class Library:
         """Delete an ended run, with its reference, and with a parent that only waited for that.
 
         As long as other runs continue it their records begin with its own, so it then loses its owner and its title only.
+        Raises Refused, with nothing deleted, where it or its reference goes on or is still being written.
         """
         with self.changing:
-            left = [row]
-            while left:
-                row = left.pop()
-                self.forget(row.id)
-                if self._store.children(row.id):
-                    self._store.change(row.id, owner="", title="", published=False)
+            for each, continued in self._with(row):
+                self.forget(each.id)
+                if continued:
+                    self._store.change(each.id, owner="", title="", published=False)
                     continue
-                self._store.delete(row.id)
-                self.forget(row.id)
-                checkpoints.remove(self._folder, row.id)
-                for other_id in (row.reference_id, row.parent_id):
-                    other = self._store.load(other_id) if other_id else None
-                    if other is not None and (other_id == row.reference_id or not other.owner):
-                        left.append(other)
+                self._store.delete(each.id)
+                self.forget(each.id)
+                checkpoints.remove(self._folder, each.id)
+
+    def _with(self, row: Row) -> list[tuple[Row, bool]]:
+        """What goes with a run, itself first: (row, whether others continue it, so that it has to stay). Raises Refused."""
+        if self._goes_on(row):
+            raise Refused("The run has not ended, or its reference has not: stop it, and delete it a moment later.")
+        found: list[tuple[Row, bool]] = []
+        gone: set[str] = set()
+        left = [row]
+        while left:
+            row = left.pop()
+            continued = any(child.id not in gone for child in self._store.children(row.id))
+            found.append((row, continued))
+            if continued:
+                continue
+            gone.add(row.id)
+            reference = self.written(row.reference_id) if row.reference_id else None
+            if reference is not None:
+                left.append(reference)
+            parent = self._store.load(row.parent_id) if row.parent_id else None
+            if parent is not None and not parent.owner and not self._goes_on(parent):
+                left.append(parent)
+        return found
+
+    def _goes_on(self, row: Row) -> bool:
+        """Whether a run or its reference is live, here or elsewhere, or something still computes for it."""
+        other = self.written(row.reference_id) if row.reference_id else None
+        rows = (row,) if other is None else (row, other)
+        return any(each.state.live or self._in_use(each.id) for each in rows)
 
     def forget(self, run_id: str) -> None:
         """Have a run at hand no longer, also one that somebody is just reading."""
         with self._lock:
-            self._deletions += 1
+            self._reading.pop(run_id, None)
             self._kept.pop(run_id, None)
 
     def ended_before(self, when: datetime) -> list[Row]:

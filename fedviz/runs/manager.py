@@ -60,7 +60,13 @@ class RunManager:
         )
         folder = store.path.parent / "checkpoints"
         self._journal = Journal(store, self._cannot_save)
-        self._library = Library(store, self._journal, folder)
+        self._library = Library(
+            store,
+            self._journal,
+            folder,
+            is_live=lambda run_id: self._pairs.is_live(run_id),
+            in_use=lambda run_id: self._pairs.in_use(run_id),
+        )
         self._pairs = Pairs(
             self.limits, self._executor, self._journal, folder, legs=self._library.legs, keep=self._library.keep
         )
@@ -110,7 +116,7 @@ class RunManager:
         with self._library.changing:
             if self._store.load(parent.id) is None:
                 raise KeyError(f"There is no run {run_id} any more.")
-            self._store.insert(row_of(run), ())  # at once: from here on nobody deletes what it begins with
+            self._store.insert((row_of(run),), ())  # at once: from here on nobody deletes what it begins with
             try:
                 self._pairs.take_on((run,))
             except Refused:
@@ -129,18 +135,20 @@ class RunManager:
                 except ConfigError as error:
                     raise Refused(str(error)) from error
         self._check_room(visitor, len(data))
-        kept: Run | None = None
+        runs: list[Run] = []
+        texts: list[tuple[str, int, str]] = []
         for each in reversed(imports.with_reference(imported)):  # the reference first: the other one names it
-            run = new_run(each.config, owner=visitor.id, reference=kept, is_reference=each is not imported)
+            reference = runs[0] if runs else None
+            run = new_run(each.config, owner=visitor.id, reference=reference, is_reference=each is not imported)
             run.version, run.device, run.title, run.imported = each.version, each.device, each.title, True
             run.begin_with(each.records)
             run.enter(each.state, each.message)
-            texts = [(run.id, record["round"], as_text(record)) for record in each.records]
-            self._store.insert(row_of(run), texts)
+            texts += [(run.id, record["round"], as_text(record)) for record in each.records]
+            runs.append(run)
+        self._store.insert([row_of(run) for run in runs], texts)  # together: nobody would find a reference alone
+        for run in runs:
             self._library.keep(run)
-            kept = run
-        assert kept is not None
-        return kept
+        return runs[-1]
 
     # --- looking
 
@@ -260,7 +268,7 @@ class RunManager:
         self._change(run_id, visitor, title=title)
 
     def publish(self, run_id: str, yes: bool, visitor: Visitor) -> None:
-        """List the run for everybody, or no longer. Raises StoreError."""
+        """List the run for everybody, or no longer. Raises Refused, StoreError."""
         self._change(run_id, visitor, published=yes)
 
     def delete(self, run_id: str, visitor: Visitor) -> None:
@@ -331,7 +339,7 @@ class RunManager:
         run = self._pairs.run(run_id) or self._library.at_hand(run_id)
         owner = run.owner if run is not None else None
         if owner is None:
-            row = self._store.load(run_id)
+            row = self._store.load(run_id) or self._journal.pending(run_id)
             if row is None:
                 raise KeyError(f"There is no run {run_id}.")
             owner = row.owner
@@ -348,12 +356,16 @@ class RunManager:
         if self._pairs.change(run_id, **values):
             return
         with self._library.changing:
-            self._journal.settle(run_id)
-            run = self._library.at_hand(run_id)
-            for name, value in values.items():
-                if run is not None:
-                    setattr(run, name, value)
+            if self._pairs.change(run_id, **values):  # it was resumed meanwhile
+                return
+            self._library.written(run_id)
             self._store.change(run_id, **values)
+            run = self._library.at_hand(run_id)
+            if run is None:
+                self._library.forget(run_id)  # also what somebody is just reading
+                return
+            for name, value in values.items():
+                setattr(run, name, value)
 
     def _continue(self, run_id: str) -> None:
         """Take up a run that has ended before its time, and its reference where that has, too."""
@@ -372,6 +384,10 @@ class RunManager:
         row = self._library.written(run_id)
         if row is None:
             raise Refused("The run was never written to the disk, or was deleted: start it anew.")
+        if not row.owner:  # it goes with the last of those
+            raise Refused("The run was deleted, and is kept only for those that continue it: start it anew.")
+        if row.is_reference:  # alone it would go on while its run can be deleted, and it with that
+            raise Refused("This is the run that another is compared with: resume that one.")
         other = self._library.written(row.reference_id) if row.reference_id else None
         reference = None if other is None else self._taken_up(self._library.stored(other))
         run = self._taken_up(self._library.stored(row, reference))
@@ -421,9 +437,12 @@ class RunManager:
             with self._library.changing:
                 if self._pairs.in_use(row.id):
                     continue
-                now = self._library.written(row.id)  # it may have been continued or published meanwhile
-                if now is not None and not now.state.live and not now.published:
-                    self._library.delete(now)
+                try:
+                    now = self._library.written(row.id)  # it may have been continued or published meanwhile
+                    if now is not None and not now.state.live and not now.published:
+                        self._library.delete(now)
+                except Refused:  # not yet: its reference goes on, or it is still being written
+                    continue
 
 
 def _other_version(run: Run, what: str) -> str:

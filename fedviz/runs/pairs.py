@@ -164,7 +164,10 @@ class Pairs:
                 raise Refused(
                     f"{self._queue.of(owner)} of your runs are waiting, which is the most for one visitor: wait or stop one."
                 )
-            if any(run.id in self._live for run in runs):  # continued by somebody else at the same moment
+            live = {self._live.get(run.id) for run in runs}
+            if len(live) > 1:  # nothing but a whole pair is controlled and ends together
+                raise Refused("A part of this run goes on already: stop that, and resume the run then.")
+            if live != {None}:  # continued by somebody else at the same moment
                 return
             rounds = [run.round for run in runs]
             gate = Gate(rounds, turns=self._turns, visitor=owner, when_arrived=self.arrange)
@@ -235,7 +238,7 @@ class Pairs:
                     pair.has_place = False
                     self._queue.remove(pair)
                 elif not pair.has_place and pair not in self._queue:
-                    self._queue.put(pair.visitor, pair, first=True)
+                    self._queue.put(pair.visitor, pair, behind=lambda other: other.begun)
             while not self._closed and self._free():
                 next_one = self._next()
                 if next_one is None:
@@ -424,19 +427,20 @@ class Pairs:
                 round = record["round"]
                 if not prepared:
                     prepared = True
-                    self._tell(pair, run, RunState.RUNNING, "")
-                    self._journal.row(row_of(run))
+                    self._tell(pair, run, RunState.RUNNING, "", journal=True)
         if gate.stopped:
             raise Stopped
         if round < run.config.rounds:
             raise RuntimeError(f"the simulation ended before round {round + 1} of {run.config.rounds}")
         return RunState.FINISHED, f"All {run.config.rounds} rounds are done."
 
-    def _tell(self, pair: Pair, run: Run, state: RunState, message: str) -> None:
+    def _tell(self, pair: Pair, run: Run, state: RunState, message: str, *, journal: bool = False) -> None:
         with pair.recording:
             if run.ended:
                 raise Stopped
             run.enter(state, message)
+            if journal:  # here: a run may have ended, been written and be deleted a moment later
+                self._journal.row(row_of(run))
 
 
 def as_text(record: dict[str, Any]) -> str:

@@ -31,10 +31,10 @@ class FairQueue(Generic[T]):
     def __contains__(self, item: T) -> bool:
         return any(item in line for line in self._waiting.values())
 
-    def put(self, visitor: str, item: T, *, first: bool = False) -> None:
-        """first: before all that the same visitor has waiting."""
+    def put(self, visitor: str, item: T, *, behind: Callable[[T], bool] = lambda _: True) -> None:
+        """behind: which of those that the same visitor has waiting come first; it stands before the first that does not."""
         line = self._waiting.setdefault(visitor, deque())
-        line.appendleft(item) if first else line.append(item)
+        line.insert(next((place for place, other in enumerate(line) if not behind(other)), len(line)), item)
 
     def take(self, fits: Callable[[T], bool] = lambda _: True) -> T:
         """The next one; a visitor whose next one does not fit is passed over. Raises IndexError when there is none."""

@@ -163,20 +163,23 @@ class RunStore:
 
         Raises sqlite3.Error, and StoreError when the file is no longer there: SQLite would go on writing to nowhere.
         """
+        self._write(() if row is None else (row,), records)
+
+    def _write(self, rows: Sequence[Row], records: Sequence[tuple[str, int, str]]) -> None:
         if _identity(self.path) != self._file:
             raise StoreError(
                 f"{self.path} was deleted or replaced while fedviz was using it. Start fedviz again to make a new one."
             )
         with self._transaction():
-            if row is not None:
+            for row in rows:
                 values = [value.isoformat() if isinstance(value, datetime) else value for value in astuple(row)]
                 self._writer.execute(_SAVE, (*values, self._process))
             self._writer.executemany("INSERT INTO records (run_id, round, json) VALUES (?, ?, ?)", records)
 
-    def insert(self, row: Row, records: Sequence[tuple[str, int, str]]) -> None:
-        """As `save`, for a whole run at once. Raises StoreError."""
+    def insert(self, rows: Sequence[Row], records: Sequence[tuple[str, int, str]]) -> None:
+        """Write whole runs, with the records of all of them: all or none. Raises StoreError."""
         with self._saying_why():
-            self.save(row, records)
+            self._write(rows, records)
 
     def change(self, run_id: str, **values: str | bool) -> None:
         """Write owner, title or published of a run that has ended. Raises StoreError."""

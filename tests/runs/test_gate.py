@@ -7,6 +7,7 @@ import time
 import pytest
 
 from fedviz.runs.gate import Gate
+from fedviz.runs.turns import Turns
 from tests.runs.fakes import until
 
 
@@ -182,3 +183,27 @@ def test_stop_frees_everybody_wherever_they_wait():
         members.end()
         assert not gate.settled
         gate.stop()
+
+
+def test_a_turn_is_not_given_back_while_the_other_member_may_begin():
+    class Counting(Turns):
+        rests = 0
+
+        def rest(self, gate):
+            self.rests += 1
+            super().rest(gate)
+
+    turns = Counting(1)
+    gate = Gate([-1] * 2, turns=turns)
+
+    def let_in(member, done):
+        return gate.let_in(member, done, patience=0)
+
+    turns.want(gate)
+    assert (let_in(0, -1), let_in(1, -1)) == (0, 0)
+    assert (let_in(0, 0), let_in(1, 0)) == (0, 1)
+    gate.set_pace(0.001)
+    assert (let_in(1, 1), turns.rests) == (1, 0)  # round 1 is open to the other, whatever the pace
+    assert (let_in(0, 0), let_in(0, 1)) == (1, 1)
+    assert turns.rests > 0  # now both wait for the clock
+    assert not gate._turn

@@ -3,15 +3,17 @@
 import json
 import sqlite3
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from fedviz.runs import LOCAL, Limits, Refused, RunState, RunStore, StoreError, admission, export, journal
+from fedviz.runs import manager as manager_module
 from fedviz.runs.computation import Leg
 from fedviz.runs.executors import ThreadExecutor
 from fedviz.runs.store import Row
-from tests.runs.fakes import config, record, until
+from tests.runs.fakes import Held, config, record, until
 
 
 def ended(manager, *configs, **options):
@@ -34,6 +36,19 @@ def in_thread(act) -> tuple[threading.Thread, list]:
     thread = threading.Thread(target=go, daemon=True)
     thread.start()
     return thread, outcome
+
+
+class Slow:
+    """Reads records; what it has read it hands over when it may."""
+
+    def __init__(self, read) -> None:
+        self.read, self.has_read, self.go = read, threading.Event(), threading.Event()
+
+    def __call__(self, run_id):
+        records = self.read(run_id)
+        self.has_read.set()
+        assert self.go.wait(10)
+        return records
 
 
 # --- deleting, continuing and forking at the same time
@@ -96,6 +111,37 @@ def test_what_is_deleted_while_somebody_reads_it_does_not_come_back(start, monke
     assert manager.get(run.id) is None
 
 
+@pytest.mark.parametrize("until_its_end", [False, True])
+def test_what_is_read_while_the_run_goes_on_is_not_kept(start, monkeypatch, until_its_end):
+    manager = start(executor := Held())
+    run = manager.submit(config(rounds=9))
+    executor.let(4)
+    until(lambda: run.round == 4)
+    manager.stop(run.id)
+    executor.let(5)  # which frees the thread
+    until(lambda: not manager._pairs.in_use(run.id))
+    executor.let(9 if until_its_end else 5)
+    assert manager._journal.settle(run.id)
+    manager._library.forget(run.id)
+    read = manager._store.records
+    monkeypatch.setattr(manager._store, "records", slowly := Slow(read))
+    thread, outcome = in_thread(lambda: manager.get(run.id))
+    assert slowly.has_read.wait(5)
+    monkeypatch.setattr(manager._store, "records", read)
+    manager.resume(run.id)
+    if until_its_end:
+        until(lambda: not manager._pairs.in_use(run.id))
+    slowly.go.set()
+    thread.join(5)
+    assert outcome[0].round == 4  # as it was then
+    kept = manager._library.at_hand(run.id)
+    if until_its_end:
+        assert (kept.state, kept.round) == (RunState.FINISHED, 9)
+    else:
+        assert (kept, manager._pairs.is_live(run.id)) == (None, True)
+    assert manager._library._reading == {}
+
+
 def test_a_run_that_another_server_deleted_can_be_deleted_here_and_is_gone(start, path):
     manager = start()
     run = ended(manager, config(rounds=3))
@@ -143,6 +189,114 @@ def test_a_fork_whose_parent_is_gone_says_so_and_is_not_shown_without_its_beginn
         manager.get(ids[2])
     with pytest.raises(StoreError, match="no longer there"):
         manager._library.depth(manager._library.stored(manager._store.load(ids[2])))
+
+
+# --- nothing that computes is deleted
+
+
+def stopped(manager, *configs):
+    """A run that was stopped in its midst, all of it written."""
+    run = manager.submit(*configs)
+    until(lambda: run.round > 3 and (run.reference is None or run.reference.round > 3))
+    manager.stop(run.id)
+    until(lambda: not manager._pairs.in_use(run.id))
+    for each in (run, run.reference):
+        assert each is None or manager._journal.settle(each.id)
+    return run
+
+
+def test_a_reference_goes_on_with_its_run_only(start):
+    manager = start()
+    run = stopped(manager, config(rounds=100_000), config("fedprox", rounds=100_000))
+    with pytest.raises(Refused, match="the run that another is compared with: resume that one"):
+        manager.resume(run.reference.id)
+    assert not manager._pairs.alive()
+    manager.resume(run.id)
+    assert manager._pairs.of(run.id) is manager._pairs.of(run.reference.id) is not None
+
+
+def test_a_pair_of_which_only_a_part_is_live_is_refused(start):
+    manager = start()
+    run = stopped(manager, config(rounds=100_000), config("fedprox", rounds=100_000))
+    members = manager._to_continue(run.id)
+    manager._pairs.take_on(members[1:])
+    with pytest.raises(Refused, match="A part of this run goes on already"):
+        manager._pairs.take_on(members)
+    assert not manager._pairs.is_live(run.id)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_run_whose_reference_computes_is_not_deleted(start, expired):
+    manager = start()
+    run = stopped(manager, config(rounds=100_000), config("fedprox", rounds=100_000))
+    manager._pairs.take_on(manager._to_continue(run.id)[1:])
+    if expired:
+        manager._delete_expired(-1)
+    else:
+        with pytest.raises(Refused, match="its reference has not"):
+            manager.delete(run.id, LOCAL)
+    assert manager._store.load(run.id).owner == "local"
+    manager.stop(run.reference.id)
+    until(lambda: not manager._pairs.in_use(run.reference.id))
+    manager.delete(run.id, LOCAL)
+    assert manager._journal.settle(run.reference.id)
+    assert manager._store.size()[0] == 0
+
+
+def test_a_parent_that_was_deleted_is_not_resumed(start):
+    manager = start()
+    parent = stopped(manager, config(rounds=100_000))
+    fork = manager.fork(parent.id, 2, config(rounds=5))
+    until(lambda: not manager._pairs.in_use(fork.id))
+    manager.delete(parent.id, LOCAL)
+    with pytest.raises(Refused, match="was deleted, and is kept only for those that continue it"):
+        manager.resume(parent.id)
+    manager.delete(fork.id, LOCAL)
+    assert manager._store.size()[0] == 0
+
+
+def test_a_parent_that_computes_stays_when_its_last_fork_is_deleted(start):
+    manager = start()
+    parent = stopped(manager, config(rounds=100_000))
+    fork = manager.fork(parent.id, 2, config(rounds=5))
+    until(lambda: not manager._pairs.in_use(fork.id))
+    members = manager._to_continue(parent.id)
+    manager.delete(parent.id, LOCAL)
+    manager._pairs.take_on(members)
+    manager.delete(fork.id, LOCAL)
+    assert (manager._store.load(fork.id), manager._store.load(parent.id).owner) == (None, "")
+    assert manager._pairs.is_live(parent.id)
+
+
+# --- titles
+
+
+def test_a_title_given_while_the_run_is_resumed_stays(start, monkeypatch):
+    manager = start()
+    run = stopped(manager, config(rounds=100_000))
+    change = manager._pairs.change
+
+    def and_then_resumed(run_id, **values):
+        monkeypatch.setattr(manager._pairs, "change", change)
+        changed = change(run_id, **values)
+        manager.resume(run_id)
+        return changed
+
+    monkeypatch.setattr(manager._pairs, "change", and_then_resumed)
+    manager.rename(run.id, "new", LOCAL)
+    assert (manager.get(run.id).live, manager.get(run.id).title) == (True, "new")
+    manager.stop(run.id)
+    assert manager._journal.settle(run.id)
+    assert (manager.get(run.id).title, manager._store.load(run.id).title) == ("new", "new")
+
+
+def test_a_title_is_not_given_over_what_is_still_being_written(start, monkeypatch):
+    manager = start()
+    run = stopped(manager, config(rounds=100_000))
+    monkeypatch.setattr(manager._journal, "settle", lambda *_: False)
+    with pytest.raises(Refused, match="still being written"):
+        manager.rename(run.id, "new", LOCAL)
+    assert run.title == manager._store.load(run.id).title == ""
 
 
 # --- what was computed elsewhere
@@ -219,6 +373,24 @@ def test_the_work_to_compute_again_what_a_run_continues_counts():
         admission.check(config(rounds=30, probe_every=0), limits=limits[1], before=before)
 
 
+def test_a_run_is_imported_with_its_reference_or_not_at_all(start, monkeypatch):
+    manager = start(ThreadExecutor())
+    run = ended(manager, config(rounds=3), config("fedprox", rounds=3))
+    data = exported(manager, run)
+    manager.delete(run.id, LOCAL)
+    as_row, rows = manager_module.row_of, []
+
+    def second_fails(run):
+        rows.append(as_row(run))
+        return rows[0] if len(rows) == 1 else replace(rows[1], created=object())
+
+    monkeypatch.setattr(manager_module, "row_of", second_fails)
+    with pytest.raises(StoreError):
+        manager.import_run(data, LOCAL)
+    assert [row.is_reference for row in rows] == [True, False]
+    assert (manager._store.size()[0], manager._library.all_at_hand()) == (0, [])
+
+
 # --- what could not be written
 
 
@@ -248,6 +420,36 @@ def test_a_fault_of_the_disk_that_lasts_leaves_the_run_interrupted_and_to_be_res
     until(lambda: not again.live, 20)
     assert manager._journal.settle(run.id)
     assert manager._store.records(run.id).dicts() == [record(round) for round in range(901)]
+
+
+def test_a_run_that_only_waits_to_be_written_is_there_to_be_controlled(start, monkeypatch):
+    monkeypatch.setattr(journal, "INTERVAL", 5.0)
+    manager = start()
+    run = ended(manager, config(rounds=3))
+    manager._library.forget(run.id)
+    assert manager._store.load(run.id) is None
+    manager.stop(run.id)  # which is harmless, and no KeyError
+
+
+def test_nothing_is_written_of_a_run_that_ended_right_after_its_first_record(start, monkeypatch):
+    manager = start(executor := Held())
+    tell, row, written = manager._pairs._tell, manager._journal.row, []
+
+    def and_stop(pair, run, state, *rest, **options):
+        tell(pair, run, state, *rest, **options)
+        if state is RunState.RUNNING:
+            manager.stop(run.id)
+
+    def and_note(each):
+        written.append(each.state)
+        row(each)
+
+    monkeypatch.setattr(manager._pairs, "_tell", and_stop)
+    monkeypatch.setattr(manager._journal, "row", and_note)
+    executor.let(9)
+    run = manager.submit(config(rounds=9))
+    until(lambda: run.ended and not manager._pairs.in_use(run.id))
+    assert written == [RunState.QUEUED, RunState.RUNNING, RunState.STOPPED]
 
 
 def test_a_finished_run_whose_last_records_are_lost_is_not_stored_as_finished():

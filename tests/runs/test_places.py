@@ -89,6 +89,26 @@ def test_runs_that_go_on_after_a_pause_wait_for_a_place_before_new_ones_of_their
     assert new[1].state is RunState.QUEUED
 
 
+def test_runs_that_are_resumed_go_on_in_the_order_in_which_they_were(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=6))
+    runs = started(manager, 3)
+    for run in runs:
+        until(lambda run=run: run.round >= 0)
+        manager.pause(run.id)
+        until(lambda run=run: run.state is RunState.PAUSED)
+    new = started(manager, 2)
+    until(lambda: new[0].round >= 0)
+    order = [runs[1], runs[2], runs[0]]
+    for run in order:
+        manager.resume(run.id)
+    assert [run.queue_position for run in [*order, new[1]]] == [1, 2, 3, 4]
+    going = new[0]
+    for run in order:
+        manager.stop(going.id)
+        until(lambda run=run: run.state is RunState.RUNNING)
+        going = run
+
+
 def test_a_run_whose_pace_is_taken_away_needs_a_place(start):
     executor = Counted()
     manager = start(executor, limits=Limits(concurrent=1))

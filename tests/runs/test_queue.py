@@ -23,6 +23,15 @@ def test_visitors_take_turns_however_much_one_of_them_has_waiting():
     assert [queue.take() for _ in range(len(queue))] == ["m0", "g1", "l1", "m1", "g2", "g3"]
 
 
+def test_what_comes_before_some_stands_behind_the_others():
+    queue = FairQueue()
+    queue.put("anna", "new 1")
+    queue.put("anna", "old 1", behind=lambda other: other.startswith("old"))
+    queue.put("anna", "new 2")
+    queue.put("anna", "old 2", behind=lambda other: other.startswith("old"))
+    assert list(queue) == ["old 1", "old 2", "new 1", "new 2"]
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3))))
 def test_the_order_shown_is_the_order_taken(steps):
     queue, number = FairQueue(), 0

@@ -71,6 +71,7 @@ class RunManager:
             self.limits, self._executor, self._journal, folder, legs=self._library.legs, keep=self._library.keep
         )
         store.is_live = lambda run_id: self._pairs.is_live(run_id) or self._journal.pending(run_id) is not None
+        self._counting = threading.Lock()  # from the look whether there is room for a run until it counts itself
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep_house, name="fedviz-keeper", daemon=True)
         if self.limits.pause_unwatched_after or self.limits.expire_after or self.limits.put_away_after:
@@ -82,11 +83,14 @@ class RunManager:
     def submit(self, config: SimulationConfig, reference: SimulationConfig | None = None, *, visitor: Visitor) -> Run:
         """Take on a run, with a reference to compare it with. Raises Refused (budgets, memory, queue), ConfigError (data)."""
         admission.check(config, reference, limits=self.limits)
-        self._check_room(visitor, sum(admission.stored_bytes(each) for each in (config, reference) if each is not None))
         key, owner = config_key(config, reference), visitor.id
         other = None if reference is None else new_run(reference, owner=owner, is_reference=True)
         run = new_run(config, owner=owner, reference=other, config_key=key)
-        self._pairs.take_on((run,) if other is None else (run, other))
+        with self._counting:
+            self._check_room(
+                visitor, sum(admission.stored_bytes(each) for each in (config, reference) if each is not None)
+            )
+            self._pairs.take_on((run,) if other is None else (run, other))
         return run
 
     def fork(self, run_id: str, round: int, config: SimulationConfig, *, visitor: Visitor) -> Run:
@@ -111,9 +115,9 @@ class RunManager:
             raise Refused(f"The run was continued {_MOST_FORKS} times, one run from another: start a new one instead.")
         run = new_run(config, owner=visitor.id, parent_id=parent.id, forked_at=round)
         admission.check(config, limits=self.limits, before=self._library.legs(run)[:-1])
-        self._check_room(visitor, admission.stored_bytes(config))
         run.begin_with(parent.records.dicts()[: round + 1])
-        with self._library.changing:
+        with self._counting, self._library.changing:
+            self._check_room(visitor, admission.stored_bytes(config))
             if self._store.load(parent.id) is None:
                 raise KeyError(f"There is no run {run_id} any more.")
             self._store.insert((row_of(run),), ())  # at once: from here on nobody deletes what it begins with
@@ -134,7 +138,6 @@ class RunManager:
                     admission.check(each.config, limits=budgets)
                 except ConfigError as error:
                     raise Refused(str(error)) from error
-        self._check_room(visitor, len(data))
         runs: list[Run] = []
         texts: list[tuple[str, int, str]] = []
         for each in reversed(imports.with_reference(imported)):  # the reference first: the other one names it
@@ -145,7 +148,9 @@ class RunManager:
             run.enter(each.state, each.message)
             texts += [(run.id, record["round"], as_text(record)) for record in each.records]
             runs.append(run)
-        self._store.insert([row_of(run) for run in runs], texts)  # together: nobody would find a reference alone
+        with self._counting:
+            self._check_room(visitor, len(data))
+            self._store.insert([row_of(run) for run in runs], texts)  # together: nobody would find a reference alone
         for run in runs:
             self._library.keep(run)
         return runs[-1]
@@ -328,10 +333,15 @@ class RunManager:
                 )
         if room is not None:
             _, taken = self._library.size()
+            live = [run.config for pair in self._pairs.alive() for run in pair.runs if not run.ended]
+            added += sum(
+                map(admission.stored_bytes, live)
+            )  # what they will add, the part that is there already included
             if taken + added > room:
                 raise Refused(
-                    f"The runs that are kept here take {in_words(taken)} and this one would add about {in_words(added)}; this "
-                    f"server keeps {in_words(room)} in all. Delete runs on the page Runs, or ask who runs this server."
+                    f"The runs that are kept here take {in_words(taken)}, and with those that still compute this one would add about "
+                    f"{in_words(added)}; this server keeps {in_words(room)} in all. Delete runs on the page Runs, or ask who runs "
+                    "this server."
                 )
 
     def _controlled(self, run_id: str, visitor: Visitor) -> None:

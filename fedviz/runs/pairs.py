@@ -432,7 +432,7 @@ class Pairs:
             raise Stopped
         if round < run.config.rounds:
             raise RuntimeError(f"the simulation ended before round {round + 1} of {run.config.rounds}")
-        return RunState.FINISHED, f"All {run.config.rounds} rounds are done."
+        return RunState.FINISHED, f"All {run.config.rounds:,} rounds are done."
 
     def _tell(self, pair: Pair, run: Run, state: RunState, message: str, *, journal: bool = False) -> None:
         with pair.recording:

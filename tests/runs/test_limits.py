@@ -1,12 +1,14 @@
 """What a server allows: read from the environment, said aloud, and held to, with the estimate and the limit in the refusal."""
 
 import re
+import threading
 
 import pytest
 
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.runs import LOCAL, LimitError, Limits, Refused, Visitor, admission
-from tests.runs.fakes import config, until
+from fedviz.runs.admission import stored_bytes
+from tests.runs.fakes import Held, config, until
 from tests.runs.test_imports import as_file, exported
 
 
@@ -124,7 +126,8 @@ def test_all_runs_together_take_so_many_bytes_and_deleting_makes_room(start):
     until(lambda: not manager._pairs.in_use(run.id))
     assert manager._journal.settle(run.id)
     with pytest.raises(
-        Refused, match=r"take \d+ kB and this one would add about \d+ kB; this server keeps 600 kB in all"
+        Refused,
+        match=r"take \d+ kB, and with those that still compute this one would add about \d+ kB; this server keeps 600 kB in all",
     ):
         manager.submit(config(rounds=900))
     manager.delete(run.id, LOCAL)
@@ -132,6 +135,29 @@ def test_all_runs_together_take_so_many_bytes_and_deleting_makes_room(start):
     said = "\n".join(limits.describe())
     assert "stored bytes of all runs: up to 600 kB" in said
     assert "stored runs of one visitor: no limit" in said
+
+
+def test_what_live_runs_will_take_counts_and_many_at_once_get_no_more_than_fits(start):
+    one = stored_bytes(config(rounds=900))
+    manager = start(Held(), limits=Limits(queue_length=50, queued_per_visitor=50, kept_runs=3))
+    start_line, refused = threading.Barrier(12), []
+
+    def submit() -> None:
+        start_line.wait()
+        try:
+            manager.submit(config(rounds=900))
+        except Refused as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=submit) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 9
+    manager.limits = Limits(kept_bytes=int(3.5 * one) + 100_000)
+    with pytest.raises(Refused, match="still compute"):
+        manager.submit(config(rounds=900))
 
 
 def test_what_is_held_in_memory_of_ended_runs_is_bounded_by_its_bytes(start, monkeypatch):

@@ -52,9 +52,8 @@ class Library:
         self._store, self._journal, self._folder = store, journal, folder
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Run] = OrderedDict()  # least recently used first
-        self._reading: dict[
-            str, object
-        ] = {}  # by run, whoever began last to read it, unless what they read is old by now
+        # By run, whoever began last to read it, unless what they read is old by now.
+        self._reading: dict[str, object] = {}
 
     # --- looking
 
@@ -180,19 +179,27 @@ class Library:
             if continued:
                 continue
             gone.add(row.id)
-            reference = self.written(row.reference_id) if row.reference_id else None
+            reference, parent = self._other(row.reference_id), self._other(row.parent_id)
             if reference is not None:
                 left.append(reference)
-            parent = self._store.load(row.parent_id) if row.parent_id else None
             if parent is not None and not parent.owner and not self._goes_on(parent):
                 left.append(parent)
         return found
 
     def _goes_on(self, row: Row) -> bool:
         """Whether a run or its reference is live, here or elsewhere, or something still computes for it."""
-        other = self.written(row.reference_id) if row.reference_id else None
+        other = self._other(row.reference_id)
         rows = (row,) if other is None else (row, other)
-        return any(each.state.live or self._in_use(each.id) for each in rows)
+        ids = (row.id, row.reference_id) if row.reference_id else (row.id,)
+        return any(each.state.live for each in rows) or any(map(self._in_use, ids))
+
+    def _other(self, run_id: str | None) -> Row | None:
+        """A row that another one names; None where it cannot be read, for it hinders nobody who deletes the other. Raises Refused."""
+        try:
+            return self.written(run_id) if run_id else None
+        except StoreError as error:
+            _log.warning("%s", error)
+            return None
 
     def forget(self, run_id: str) -> None:
         """Have a run at hand no longer, also one that somebody is just reading."""

@@ -268,6 +268,17 @@ def test_a_parent_that_computes_stays_when_its_last_fork_is_deleted(start):
     assert manager._pairs.is_live(parent.id)
 
 
+@pytest.mark.parametrize("name", ["reference_id", "parent_id"])
+def test_what_names_a_bad_row_is_deleted_all_the_same(start, path, name):
+    manager = start()
+    bad, run = (stopped(manager, config(rounds=100_000)) for _ in range(2))
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE runs SET created = 'yesterday' WHERE id = ?", (bad.id,))
+        database.execute(f"UPDATE runs SET {name} = ?, forked_at = 1 WHERE id = ?", (bad.id, run.id))
+    manager.delete(run.id, LOCAL)
+    assert (manager._store.load(run.id), manager._store.size()[0]) == (None, 1)
+
+
 # --- titles
 
 

@@ -111,7 +111,12 @@ class Run:
 
     @property
     def can_resume(self) -> bool:
-        """Whether this run or its reference has ended before its time and can be continued by `RunManager.resume`."""
+        """Whether this run or its reference has ended before its time and can be continued by `RunManager.resume`.
+
+        A reference goes on with its run; one without an owner was deleted, and is there for those that continue it.
+        """
+        if self.is_reference or not self.owner:
+            return False
         runs = [self, *([self.reference] if self.reference is not None else [])]
         return not self.live and any(run.can_resume_itself for run in runs)
 

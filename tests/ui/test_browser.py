@@ -95,6 +95,14 @@ class Server:
         assert self.process is not None
         return "libtorch" in Path(f"/proc/{self.process.pid}/maps").read_text()
 
+    def stored(self, run_id: str) -> Records:
+        """Of the run, as they stand in the database."""
+        store = RunStore(self.home / "runs.sqlite")
+        try:
+            return store.records(run_id)
+        finally:
+            store.close()
+
     def records(self, run_id: str) -> tuple[Records, Records]:
         """(of the run, of its reference) as they stand in the database."""
         store = RunStore(self.home / "runs.sqlite")
@@ -279,6 +287,34 @@ def finished(server: Server) -> str:
         until(lambda: not run.live, seconds=120)
     assert run.state is RunState.FINISHED
     return run.id
+
+
+def test_a_run_is_continued_from_a_round_with_another_method(server: Server, browser: Browser, finished: str) -> None:
+    visit = Visit(browser, f"{server.url}?run={finished}")
+    page = visit.page
+    visit.drawn("loss")
+    slider = page.get_by_role("slider", name="Look at round")
+    slider.press("Home")
+    for _ in range(12):
+        slider.press("ArrowRight")
+    expect(page.locator(".st-key-card-loss .at")).to_have_text("round 12")
+    page.get_by_role("combobox", name="Algorithm").click()
+    page.get_by_role("option", name="SCAFFOLD", exact=True).click()
+    expect(page.get_by_text("settings changed")).to_be_visible()
+    page.get_by_role("button", name="Continue", exact=True).click()
+    page.wait_for_url(lambda address: finished not in address)
+    until(lambda: len(server.stored(visit.run_id)) == 81, seconds=60)
+    visit.state("finished")
+    page.wait_for_function("() => document.querySelector('[data-chart=loss]').data[0].x.at(-1) === 80", timeout=20_000)
+    expect(page.locator(".st-key-card-loss .notes")).to_contain_text("continued from round 12, until then FedVARP")
+    parent, fork = server.stored(finished), server.stored(visit.run_id)
+    assert fork.rounds.tolist() == list(range(81))
+    before, after = (records.column("evaluation.train_loss") for records in (parent, fork))
+    measured = np.flatnonzero(np.isfinite(before))
+    assert before[measured[measured <= 12]].tolist() == after[measured[measured <= 12]].tolist()
+    assert before[80] != after[80]
+    assert compare(visit.drawn("loss")[0], fork, "evaluation.train_loss") == len(measured)
+    visit.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -375,7 +375,7 @@ class Measured:
 
 async def measured(executor: str, server: Server, seconds: float) -> Measured:
     found = Measured(executor)
-    _, first = await growth(server, TICK * 2, GROWTH[0])  # not counted: meanwhile the server still loads what it needs
+    _, first = await growth(server, 4, GROWTH[0])  # not counted: meanwhile the server still loads what it needs
     await first.press("stop")
     await first.socket.close()
     for rounds in GROWTH:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from fedviz.config import SimulationConfig
 from fedviz.runs.manager import RunManager
@@ -58,13 +58,7 @@ def test_a_live_chart_grows_in_place_and_keeps_zoom_and_hidden_curves(
 
     page.locator("[data-chart=loss]").scroll_into_view_if_needed()
     page.locator(".st-key-card-loss [data-curve=reference]").click()
-    box = page.locator("[data-chart=loss] .nsewdrag").first.bounding_box()
-    assert box is not None
-    height = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + 0.01 * box["width"], height)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.5 * box["width"], height, steps=5)
-    page.mouse.up()
+    zoom(page, 0.01, 0.5)
     page.wait_for_function(f"() => ({STATE})().range[1] < 150")
     before = page.evaluate(STATE)
     assert before["hidden"] == ["FedAvg"]
@@ -100,13 +94,7 @@ def test_zooming_in_on_a_long_run_draws_every_round_of_it(
     visit = Visit(browser, f"{server.url}?run={run.id}")
     page = visit.page
     assert len(visit.drawn("loss")[0]["x"]) <= 256
-    box = page.locator("[data-chart=loss] .nsewdrag").first.bounding_box()
-    assert box is not None
-    height = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + 0.5 * box["width"], height)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.6 * box["width"], height, steps=5)
-    page.mouse.up()
+    zoom(page, 0.5, 0.6)
     page.wait_for_function("() => document.querySelector('[data-chart=loss]').data[0].x.length > 300", timeout=20_000)
     first, last = (round(edge) for edge in page.evaluate(f"() => ({STATE})().range"))
     assert 100 < last - first < 200
@@ -117,6 +105,17 @@ def test_zooming_in_on_a_long_run_draws_every_round_of_it(
     page.wait_for_function("() => document.querySelector('[data-chart=loss]').data[0].x.length <= 256", timeout=20_000)
     assert page.evaluate(f"() => ({STATE})().range") == [0, 1500]
     visit.close()
+
+
+def zoom(page: Page, start: float, end: float) -> None:
+    """Drag over a part of the loss chart's width, from share to share."""
+    box = page.locator("[data-chart=loss] .nsewdrag").first.bounding_box()
+    assert box is not None
+    height = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + start * box["width"], height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], height, steps=5)
+    page.mouse.up()
 
 
 def reach(page: Any) -> dict[str, float]:

@@ -3,7 +3,8 @@
 Starts the server as a user does, opens a configuration by its link, presses Run, and watches:
 
     growth    one viewer of a run with 200, 2,000 and 20,000 rounds behind it: bytes and server time of a tick
-    load      no, 1, 5 and 20 viewers while a run of 20,000 rounds computes as fast as it can; then two runs with 20 viewers
+    load      a run of 20,000 rounds that goes on as fast as it can, with nobody and one viewer by turns, with 5 and with 20 viewers;
+              then two runs with 20 viewers
     browser   one real Chromium: what it has drawn in every frame for 12 seconds
 
 or, with --soak MINUTES, whether the server's memory stays flat: 20 viewers of a run that has 20,000 rounds behind it and goes on at two
@@ -33,7 +34,7 @@ import urllib.request
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlencode
@@ -56,7 +57,8 @@ MEMORY_PAGE = Path(__file__).with_name("LIVE-MEMORY.md")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TICK = 0.75  # seconds, as in fedviz/ui/live.py
 GROWTH = (200, 2_000, 20_000)
-VIEWERS = (0, 1, 5, 20)
+VIEWERS = (5, 20)  # after nobody and one, which take turns
+TURNS = 8  # with nobody and with one viewer: how much one slows training down is a few percent, and machines are noisier than that
 CHARTS = ("loss", "accuracy", "decomposition", "participation", "heterogeneity")
 FRAMES = 12  # seconds in which every frame of the browser is looked at
 
@@ -351,6 +353,29 @@ async def measure(what: str, server: Server, viewers: list[Viewer], seconds: flo
     return row
 
 
+def together(rows: list[Row]) -> Row:
+    """What was measured several times, for equally long, as one line."""
+    return replace(
+        rows[0],
+        latencies=[latency for row in rows for latency in row.latencies],
+        sizes=[size for row in rows for size in row.sizes],
+        cores=float(np.mean([row.cores for row in rows])),
+        worker_cores=float(np.mean([row.worker_cores for row in rows])),
+        rounds_per_second=float(np.mean([row.rounds_per_second for row in rows])),
+        megabytes=rows[-1].megabytes,
+        seconds=sum(row.seconds for row in rows),
+    )
+
+
+async def by_turns(server: Server, viewer: Viewer, seconds: float, run: Viewer) -> tuple[Row, Row]:
+    """Nobody and one viewer by turns, the first of them changing, so that neither a slow minute nor a growing run speaks for one."""
+    rows: dict[int, list[Row]] = {0: [], 1: []}
+    for turn in range(TURNS):
+        for count in (0, 1) if turn % 2 else (1, 0):
+            rows[count].append(await measure(f"{count} viewers", server, [viewer][:count], seconds, [run]))
+    return together(rows[0]), together(rows[1])
+
+
 async def growth(server: Server, seconds: float, rounds: int) -> tuple[Row, Viewer]:
     """One viewer of a run with so many rounds behind it, which then goes on at two rounds a second and costs nothing itself."""
     run = await start(server, 3 * rounds, seed=rounds)
@@ -386,7 +411,8 @@ async def measured(executor: str, server: Server, seconds: float) -> Measured:
             await run.socket.close()
     await run.pace("max")
     query = {"run": parse_qs(run.query)["run"][0]}
-    viewers: list[Viewer] = []
+    viewers = [await Viewer.at(server, **query)]
+    found.load += await by_turns(server, viewers[0], seconds, run)
     for count in VIEWERS:
         viewers += [await Viewer.at(server, **query) for _ in range(count - len(viewers))]
         found.load.append(await measure(f"{count} viewers", server, viewers, seconds, [run]))

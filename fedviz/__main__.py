@@ -9,10 +9,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -50,6 +50,17 @@ def main() -> None:
     """Keeps `run` a named command."""
 
 
+def _at_least(least: float) -> Callable[[Any], Any]:
+    """A check of an option that may be left out: says what was got and what is allowed, whichever release of typer shows it."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not value >= least:
+            raise typer.BadParameter(f"got {value:g}, allowed {least:g} or more.")
+        return value
+
+    return check
+
+
 @app.command()
 def run(
     settings: Annotated[
@@ -70,7 +81,8 @@ def run(
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, help="So many runs, with this seed and those that follow; what is shown is mean and range."
+            callback=_at_least(1),
+            help="So many runs, with this seed and those that follow; what is shown is mean and range.",
         ),
     ] = 1,
     vary: Annotated[
@@ -277,12 +289,16 @@ def reproduce(
     claim: Annotated[
         list[str] | None, typer.Option("--claim", metavar="ID", help="Only this claim. Repeatable.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds instead of a claim's own number.")] = None,
-    budget: Annotated[float | None, typer.Option(min=0, help="Begin no run after so many minutes.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(callback=_at_least(1), help="So many seeds instead of a claim's own number.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(callback=_at_least(0), help="Begin no run after so many minutes.")
+    ] = None,
     cost: Annotated[str, typer.Option(help="Try claims up to this cost: seconds, minutes or hours.")] = "minutes",
     must_run: Annotated[bool, typer.Option("--must-run", help="Only the must-run list: a few minutes in all.")] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs side by side; by default one for each processor.")
+        int | None, typer.Option(callback=_at_least(1), help="Runs side by side; by default one for each processor.")
     ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the table.")
@@ -412,7 +428,9 @@ def bench(
         bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the page RESULTS.md.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
-    seconds: Annotated[float, typer.Option(min=0.001, help="How long a block lasts; medians are of three.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(callback=_at_least(0.001), help="How long a block lasts; medians are of three.")
+    ] = 1.0,
     device: Annotated[
         str, typer.Option(help="auto, cpu or cuda; auto takes an NVIDIA GPU where there is one.")
     ] = "auto",

@@ -44,18 +44,21 @@ app = typer.Typer(
 )
 console, errors = Console(), Console(stderr=True)
 
+MOST_SEEDS = 1_000
+
 
 @app.callback()
 def main() -> None:
     """Keeps `run` a named command."""
 
 
-def _at_least(least: float) -> Callable[[Any], Any]:
+def _within(least: float, most: float = math.inf) -> Callable[[Any], Any]:
     """A check of an option that may be left out: says what was got and what is allowed, whichever release of typer shows it."""
 
     def check(value: float | None) -> float | None:
-        if value is not None and not value >= least:
-            raise typer.BadParameter(f"got {value:g}, allowed {least:g} or more.")
+        if value is not None and not least <= value <= most:
+            span = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:,g}"
+            raise typer.BadParameter(f"got {value:,}, allowed {span}.")
         return value
 
     return check
@@ -81,7 +84,7 @@ def run(
     seeds: Annotated[
         int,
         typer.Option(
-            callback=_at_least(1),
+            callback=_within(1, MOST_SEEDS),
             help="So many runs, with this seed and those that follow; what is shown is mean and range.",
         ),
     ] = 1,
@@ -290,15 +293,15 @@ def reproduce(
         list[str] | None, typer.Option("--claim", metavar="ID", help="Only this claim. Repeatable.")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(callback=_at_least(1), help="So many seeds instead of a claim's own number.")
+        int | None, typer.Option(callback=_within(1, MOST_SEEDS), help="So many seeds instead of a claim's own number.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(callback=_at_least(0), help="Begin no run after so many minutes.")
+        float | None, typer.Option(callback=_within(0), help="Begin no run after so many minutes.")
     ] = None,
     cost: Annotated[str, typer.Option(help="Try claims up to this cost: seconds, minutes or hours.")] = "minutes",
     must_run: Annotated[bool, typer.Option("--must-run", help="Only the must-run list: a few minutes in all.")] = False,
     jobs: Annotated[
-        int | None, typer.Option(callback=_at_least(1), help="Runs side by side; by default one for each processor.")
+        int | None, typer.Option(callback=_within(1), help="Runs side by side; by default one for each processor.")
     ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Store the results under benchmarks/ and renew the table.")
@@ -429,7 +432,7 @@ def bench(
     ] = False,
     out: Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")] = None,
     seconds: Annotated[
-        float, typer.Option(callback=_at_least(0.001), help="How long a block lasts; medians are of three.")
+        float, typer.Option(callback=_within(0.001), help="How long a block lasts; medians are of three.")
     ] = 1.0,
     device: Annotated[
         str, typer.Option(help="auto, cpu or cuda; auto takes an NVIDIA GPU where there is one.")

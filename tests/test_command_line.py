@@ -102,7 +102,8 @@ def test_a_written_config_can_be_run_again(tmp_path: Path) -> None:
         (["--vary", "seed=1,2"], "seed: is not varied this way: --seeds does"),
         (["--vary", "rounds=2", "--vary", "rounds=3"], "rounds: is not varied this way: it is already"),
         (["--vary", "client_lr=0.1,-1"], "client_lr: got -1, allowed a number above 0"),
-        (["--seeds", "0"], "Invalid value for '--seeds': got 0, allowed 1 or more."),
+        (["--seeds", "1000000000"], "Invalid value for '--seeds': got 1,000,000,000, allowed 1 to 1,000."),
+        (["--seeds", "0"], "Invalid value for '--seeds': got 0, allowed 1 to 1,000."),
         (["--set", "num_clients=10000"], "clients without a sample"),
         (["--nonsense"], "No such option"),
         (

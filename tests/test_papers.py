@@ -392,7 +392,7 @@ def test_a_must_run_claim_for_which_there_was_no_time_ends_with_code_one() -> No
         (["nonsense"], "got 'nonsense', allowed scaffold, fedvarp, amplified or all"),
         (["scaffold", "--claim", "nonsense"], "there is no claim nonsense of scaffold; there are: scaffold-toy-speed"),
         (["scaffold", "--cost", "days"], "--cost: got 'days', allowed seconds, minutes, hours"),
-        (["scaffold", "--seeds", "0"], "Invalid value for '--seeds': got 0, allowed 1 or more."),
+        (["scaffold", "--seeds", "0"], "Invalid value for '--seeds': got 0, allowed 1 to 1,000."),
     ],
 )
 def test_bad_requests_end_with_code_two(arguments: list[str], message: str) -> None:

@@ -26,6 +26,9 @@ class Mutant(NamedTuple):
     old: str
     new: str
     mistake: str
+    seen_by: tuple[
+        str, ...
+    ] = ()  # files of tests/runs that are to see it; none: the suite, without the slow tests of runs
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -484,6 +487,560 @@ MUTANTS: dict[str, Mutant] = {
         "if False:  # everybody",
         "a warm start costs nothing",
     ),
+    "one-run-too-many": Mutant(
+        "fedviz/runs/manager.py",
+        "if kept >= runs:",
+        "if kept > runs:",
+        "a visitor keeps one run more than is allowed",
+        ("limits",),
+    ),
+    "new-runs-not-counted": Mutant(
+        "fedviz/runs/manager.py",
+        "kept = len(new | self._store.ids_of(visitor.id))",
+        "kept = len(self._store.ids_of(visitor.id))",
+        "runs that are not written yet do not count among those of a visitor",
+        ("limits",),
+    ),
+    "references-counted": Mutant(
+        "fedviz/runs/store.py",
+        "SELECT id FROM runs WHERE owner = ? AND NOT is_reference",
+        "SELECT id FROM runs WHERE owner = ?",
+        "a reference counts as a run of its visitor",
+        ("limits",),
+    ),
+    "room-without-the-new": Mutant(
+        "fedviz/runs/manager.py",
+        "if taken + added > room:",
+        "if taken > room:",
+        "a run is taken on that no longer fits on the disk",
+        ("limits",),
+    ),
+    "room-without-the-live": Mutant(
+        "fedviz/runs/manager.py",
+        "        added += sum(_bytes_to_come(run) for pair in self._pairs.alive() for run in pair.runs)\n",
+        "",
+        "what live runs will take does not count",
+        ("limits",),
+    ),
+    "counted-at-the-same-time": Mutant(
+        "fedviz/runs/manager.py",
+        "        with self._counting:\n            self._check_number(visitor)\n            self._check_room(sum(map(_bytes",
+        "        if True:\n            self._check_number(visitor)\n            self._check_room(sum(map(_bytes",
+        "many runs that come at once are all taken for the last that fits",
+        ("limits",),
+    ),
+    "resumed-takes-nothing": Mutant(
+        "fedviz/runs/manager.py",
+        "                    self._check_room(sum(map(_bytes_to_come, members)))\n",
+        "",
+        "runs that are resumed take more than is kept",
+        ("limits",),
+    ),
+    "stored-counts-twice": Mutant(
+        "fedviz/runs/manager.py",
+        "(rounds - max(0, run.round)) // rounds",
+        "1",
+        "what a run has left on the disk already counts as what it will leave",
+        ("limits",),
+    ),
+    "checkpoints-take-nothing": Mutant(
+        "fedviz/runs/library.py",
+        "stored + sum(_size(file)",
+        "stored + 0 * sum(_size(file)",
+        "checkpoints do not count among what is kept",
+        ("library",),
+    ),
+    "memory-unbounded": Mutant(
+        "fedviz/runs/library.py",
+        "while len(self._kept) > _KEPT or size > _KEPT_BYTES:",
+        "while len(self._kept) > _KEPT:",
+        "ended runs of any size are held in memory",
+        ("limits",),
+    ),
+    "unwritten-pushed-out": Mutant(
+        "fedviz/runs/library.py",
+        "return self._journal.settle(run_id, timeout=0)",
+        "return True",
+        "a run is pushed out of memory before it is on the disk",
+        ("library",),
+    ),
+    "unwritten-held-for-ever": Mutant(
+        "fedviz/runs/library.py",
+        "others[0] if others and size > _KEPT_BYTES else None",
+        "None",
+        "a disk that fails fills the memory",
+        ("library",),
+    ),
+    "half-a-run-is-kept": Mutant(
+        "fedviz/runs/library.py",
+        "if whole and ended and",
+        "if ended and",
+        "what could be read before all was written is held in memory",
+        ("library",),
+    ),
+    "share-ignored": Mutant(
+        "fedviz/runs/pairs.py",
+        "return sum(pair.visitor == visitor for pair in self._begun) >= self._limits.begun_per_visitor",
+        "return False",
+        "one visitor has begun as many as all together may",
+        ("places",),
+    ),
+    "others-make-room": Mutant(
+        "fedviz/runs/pairs.py",
+        "if all(map(self._has_begun_its_share, waiting)):",
+        "if False:",
+        "who has begun a share has runs of others put away",
+        ("places",),
+    ),
+    "expired-although-published": Mutant(
+        "fedviz/runs/manager.py",
+        "not now.state.live and not now.published",
+        "not now.state.live",
+        "what is published a moment before expires",
+        ("library",),
+    ),
+    "any-size-read": Mutant(
+        "fedviz/runs/imports.py",
+        "if len(data) > LARGEST:",
+        "if False:",
+        "a file of any size is read",
+        ("imports",),
+    ),
+    "any-number-of-lists-read": Mutant(
+        "fedviz/runs/imports.py",
+        "groups > _FEW + len(data) / _BYTES_A_GROUP or ",
+        "",
+        "a file of nothing but lists is read",
+        ("imports",),
+    ),
+    "any-number-of-texts-read": Mutant(
+        "fedviz/runs/imports.py",
+        " or quotes > _FEW + len(data) / _BYTES_A_QUOTE",
+        "",
+        "a file of nothing but texts is read",
+        ("imports",),
+    ),
+    "constants-read": Mutant(
+        "fedviz/runs/imports.py",
+        ", parse_constant=_no_constant",
+        "",
+        "NaN is read as a number",
+        ("imports",),
+    ),
+    "records-beyond-the-end": Mutant(
+        "fedviz/runs/imports.py",
+        "if not isinstance(records, list) or len(records) > config.rounds + 1:",
+        "if not isinstance(records, list):",
+        "a run has more records than rounds",
+        ("imports",),
+    ),
+    "finished-without-its-end": Mutant(
+        "fedviz/runs/imports.py",
+        "if state is RunState.FINISHED and len(records) != config.rounds + 1:",
+        "if False:",
+        "a run says it is finished and is not",
+        ("imports",),
+    ),
+    "live-import": Mutant(
+        "fedviz/runs/imports.py",
+        "    if state.live:\n",
+        "    if False:\n",
+        "an imported run is live",
+        ("imports",),
+    ),
+    "client-from-nowhere": Mutant(
+        "fedviz/runs/imports.py",
+        "0 <= client < config.num_clients",
+        "0 <= client <= config.num_clients",
+        "a cohort holds a client that there is not",
+        ("imports",),
+    ),
+    "client-twice": Mutant(
+        "fedviz/runs/imports.py",
+        "if len(set(cohort)) != len(cohort):",
+        "if False:",
+        "a cohort holds a client twice",
+        ("imports",),
+    ),
+    "infinite-numbers": Mutant(
+        "fedviz/runs/imports.py",
+        "(type(value) is float and math.isfinite(value))",
+        "type(value) is float",
+        "1e999 is a number",
+        ("imports",),
+    ),
+    "names-without-end": Mutant(
+        "fedviz/runs/imports.py",
+        "if len(names) > MOST_NAMES:",
+        "if False:",
+        "records bring columns without end",
+        ("imports",),
+    ),
+    "reference-of-another": Mutant(
+        "fedviz/runs/imports.py",
+        "replace(run, reference=_fitting(_run(other, reference=True), run))",
+        "replace(run, reference=_run(other, reference=True))",
+        "a run is drawn beside one of another problem",
+        ("imports", "library"),
+    ),
+    "round-is-a-truth-value": Mutant(
+        "fedviz/runs/imports.py",
+        'record["round"] != round or isinstance(record["round"], bool | float)',
+        'record["round"] != round',
+        "a round is True or 1.0",
+        ("imports",),
+    ),
+    "unseen-in-texts": Mutant(
+        "fedviz/runs/imports.py",
+        '"".join(character if character.isprintable() else " " for character in value)',
+        "value",
+        "texts hold what cannot be seen",
+        ("imports",),
+    ),
+    "strangers-import-anything": Mutant(
+        "fedviz/runs/manager.py",
+        "        if self.limits.hosted:  # who continues",
+        "        if False:  # who continues",
+        "a server takes a run that it would not compute",
+        ("imports",),
+    ),
+    "imports-are-offered": Mutant(
+        "fedviz/runs/manager.py",
+        "run = new_run(each.config, owner=visitor.id, reference=reference, is_reference=each is not imported)",
+        "run = new_run(each.config, owner=visitor.id, reference=reference, is_reference=each is not imported,"
+        " config_key=config_key(each.config, None))",
+        "a file that anybody made is offered as a result",
+        ("library",),
+    ),
+    "end-unwritten": Mutant(
+        "fedviz/runs/pairs.py",
+        '                run.enter(state, message.replace("{where}", _where(run)))\n            self._journal.row(row_of(run))',
+        '                run.enter(state, message.replace("{where}", _where(run)))',
+        "the end of a run is not written",
+        ("manager",),
+    ),
+    "ended-holds-back": Mutant(
+        "fedviz/runs/pairs.py",
+        "            self._journal.row(row_of(run))\n            pair.gate.leave(member)\n",
+        "            self._journal.row(row_of(run))\n",
+        "a run waits for its reference, which has ended",
+        ("manager",),
+    ),
+    "paused-keeps-its-place": Mutant(
+        "fedviz/runs/pairs.py",
+        "                if not pair.needs_place:\n                    pair.has_place = False\n",
+        "                if not pair.needs_place:\n",
+        "a paused run keeps its place",
+        ("places", "manager"),
+    ),
+    "prepares-without-a-place": Mutant(
+        "fedviz/runs/pairs.py",
+        "return not gate.arrived or (gate.limit is None and gate.pace is None)",
+        "return gate.limit is None and gate.pace is None",
+        "a run that is paused while it prepares lets others prepare beside it",
+        ("places",),
+    ),
+    "not-checked-again": Mutant(
+        "fedviz/runs/pairs.py",
+        "            if leads:  # Again",
+        "            if False:  # Again",
+        "memory is not looked at again when a run's turn has come",
+        ("manager", "places"),
+    ),
+    "paced-put-away-at-once": Mutant(
+        "fedviz/runs/pairs.py",
+        "not pair.has_place and time.monotonic() - pair.touched >= least]",
+        "not pair.has_place]",
+        "a paced run is put away at once",
+        ("places",),
+    ),
+    "touched-is-not-seen": Mutant(
+        "fedviz/runs/pairs.py",
+        "                pair.touched = time.monotonic()\n",
+        "",
+        "a button does not keep a run from being put away",
+        ("places",),
+    ),
+    "the-watched-is-put-away": Mutant(
+        "fedviz/runs/pairs.py",
+        "max(chosen, key=lambda pair: pair.left_alone)",
+        "min(chosen, key=lambda pair: pair.left_alone)",
+        "the run that somebody looks at is put away",
+        ("places",),
+    ),
+    "new-before-resumed": Mutant(
+        "fedviz/runs/pairs.py",
+        "self._queue.put(pair.visitor, pair, behind=lambda other: other.begun)",
+        "self._queue.put(pair.visitor, pair)",
+        "a resumed run waits behind new ones of its visitor",
+        ("places",),
+    ),
+    "continued-twice": Mutant(
+        "fedviz/runs/pairs.py",
+        "            if live != {None}:  # continued by somebody else at the same moment\n                return\n",
+        "",
+        "a run is continued twice at the same time",
+        ("library", "manager", "checkpoints", "executors"),
+    ),
+    "a-dead-worker-fails-the-run": Mutant(
+        "fedviz/runs/pairs.py",
+        "        except Died as error:\n            state, message = RunState.INTERRUPTED,",
+        "        except Died as error:\n            state, message = RunState.FAILED,",
+        "a run whose worker died cannot be resumed",
+        ("executors",),
+    ),
+    "pace-forgotten": Mutant(
+        "fedviz/runs/pairs.py",
+        "            gate.set_pace(pace)\n",
+        "",
+        "a resumed run goes on at another pace",
+        ("places",),
+    ),
+    "stopped-still-waits": Mutant(
+        "fedviz/runs/pairs.py",
+        "            pair.gate.stop()\n            self._queue.remove(pair)\n",
+        "            pair.gate.stop()\n",
+        "a run that was stopped while it waited is begun",
+        ("manager", "places"),
+    ),
+    "taken-on-while-closing": Mutant(
+        "fedviz/runs/pairs.py",
+        "            if self._closed:\n                raise Refused",
+        "            if False:\n                raise Refused",
+        "a server that ends takes on runs",
+        ("manager", "ownership", "library"),
+    ),
+    "a-part-goes-on": Mutant(
+        "fedviz/runs/pairs.py",
+        "            if len(live) > 1:  # nothing",
+        "            if False:  # nothing",
+        "a pair of which a part is live is taken on",
+        ("library",),
+    ),
+    "threads-forgotten": Mutant(
+        "fedviz/runs/pairs.py",
+        "        except RuntimeError as error:  # the system gives no more threads",
+        "        except NotImplementedError as error:  # the system gives no more threads",
+        "a system without threads leaves a run starting for ever",
+        ("places",),
+    ),
+    "partner-not-told": Mutant(
+        "fedviz/runs/pairs.py",
+        "# what holds for both\n            self.stop(pair, RunState.FAILED, str(error))\n",
+        "# what holds for both\n",
+        "a run whose memory is refused leaves its reference waiting",
+        ("manager",),
+    ),
+    "nobody-wants-a-turn": Mutant(
+        "fedviz/runs/turns.py",
+        "self.wanted = len(self._line) > 0",
+        "self.wanted = False",
+        "a turn lasts as long as a run",
+        ("places",),
+    ),
+    "turn-taken-from-one-who-computes": Mutant(
+        "fedviz/runs/turns.py",
+        "if gate in self._holding and gate.end_turn():",
+        "if gate in self._holding and (gate.end_turn() or True):",
+        "a turn ends while somebody computes in it",
+        ("places",),
+    ),
+    "turn-not-passed-on": Mutant(
+        "fedviz/runs/turns.py",
+        "            self._holding.discard(gate)\n            self._deal()\n",
+        "            self._holding.discard(gate)\n",
+        "the turn of a run that ended is lost",
+        ("places",),
+    ),
+    "twice-in-line": Mutant(
+        "fedviz/runs/turns.py",
+        "gate not in self._holding and gate not in self._line",
+        "gate not in self._holding",
+        "who asks twice has two turns",
+        ("places",),
+    ),
+    "a-turn-too-many": Mutant(
+        "fedviz/runs/turns.py",
+        "len(self._holding) < self._places",
+        "len(self._holding) <= self._places",
+        "one more computes than there are places",
+        ("places",),
+    ),
+    "turns-by-arrival": Mutant(
+        "fedviz/runs/turns.py",
+        "self._line.put(gate.visitor, gate)",
+        'self._line.put("", gate)',
+        "who has many slow runs has most of the turns",
+        ("places",),
+    ),
+    "children-lose-their-beginning": Mutant(
+        "fedviz/runs/library.py",
+        "                if continued:\n                    self._store.change",
+        "                if False:\n                    self._store.change",
+        "a run is deleted under those that continue it",
+        ("library", "checkpoints", "ownership"),
+    ),
+    "read-comes-back": Mutant(
+        "fedviz/runs/library.py",
+        "if whole and ended and self._reading.get(run_id) is reader:",
+        "if whole and ended:",
+        "a deleted run comes back with whoever was reading it",
+        ("library",),
+    ),
+    "kept-while-it-goes-on": Mutant(
+        "fedviz/runs/library.py",
+        "ended = not run.foreign and not self._is_live(run_id)",
+        "ended = not run.foreign",
+        "what was read of a run that goes on is taken for all of it",
+        ("library",),
+    ),
+    "foreign-kept": Mutant(
+        "fedviz/runs/library.py",
+        "ended = not run.foreign and not self._is_live(run_id)",
+        "ended = not self._is_live(run_id)",
+        "a run of another server stands still",
+        ("manager", "library"),
+    ),
+    "leg-too-long": Mutant(
+        "fedviz/runs/library.py",
+        "until = min(until, each.forked_at)",
+        "until = each.forked_at",
+        "a fork of a fork is continued from a round that it does not have",
+        ("library", "checkpoints", "executors"),
+    ),
+    "parent-with-owner-deleted": Mutant(
+        "fedviz/runs/library.py",
+        "if parent is not None and not parent.owner and not self._goes_on(parent):",
+        "if parent is not None and not self._goes_on(parent):",
+        "somebody else's run is deleted with the last that continues it",
+        ("library", "checkpoints", "ownership"),
+    ),
+    "computing-parent-deleted": Mutant(
+        "fedviz/runs/library.py",
+        "if parent is not None and not parent.owner and not self._goes_on(parent):",
+        "if parent is not None and not parent.owner:",
+        "a parent that computes is deleted",
+        ("library",),
+    ),
+    "checkpoints-stay": Mutant(
+        "fedviz/runs/library.py",
+        "                checkpoints.remove(self._folder, each.id)\n",
+        "",
+        "a deleted run leaves its checkpoints",
+        ("checkpoints", "library", "ownership"),
+    ),
+    "ownerless-expires": Mutant(
+        "fedviz/runs/library.py",
+        "for row in self._store.ended_before(when) if row.owner]",
+        "for row in self._store.ended_before(when)]",
+        "what others continue from expires",
+        ("library", "limits"),
+    ),
+    "unwritten-continued": Mutant(
+        "fedviz/runs/library.py",
+        "        if not self._journal.settle(run_id):\n",
+        "        if False:\n",
+        "a run is continued before its records are written",
+        ("manager", "library"),
+    ),
+    "finished-without-last-records": Mutant(
+        "fedviz/runs/journal.py",
+        "self.row.state is not RunState.INTERRUPTED:",
+        "False:",
+        "a run whose last records are lost is stored as finished",
+        ("library",),
+    ),
+    "older-row-wins": Mutant(
+        "fedviz/runs/journal.py",
+        "newer.row or entry.row",
+        "entry.row or newer.row",
+        "a retry writes an older state over a newer",
+        ("library", "manager"),
+    ),
+    "records-out-of-order": Mutant(
+        "fedviz/runs/journal.py",
+        "entry.records + newer.records",
+        "newer.records",
+        "records that could not be written at once are lost",
+        ("manager", "library"),
+    ),
+    "newer-schema-read": Mutant(
+        "fedviz/runs/store.py",
+        "if version > SCHEMA_VERSION:",
+        "if False:",
+        "a database of a newer fedviz is written to",
+        ("store",),
+    ),
+    "writes-to-nowhere": Mutant(
+        "fedviz/runs/store.py",
+        "if _identity(self.path) != self._file:",
+        "if False:",
+        "records go on into a file that was deleted",
+        ("manager", "store"),
+    ),
+    "ended-taken-for-interrupted": Mutant(
+        "fedviz/runs/store.py",
+        "if now is not None and now != found:",
+        "if False:",
+        "a run whose end is written while it is read was interrupted",
+        ("library",),
+    ),
+    "process-id-used-again": Mutant(
+        "fedviz/runs/store.py",
+        "abs(psutil.Process(pid).create_time() - created) < 2",
+        "psutil.pid_exists(pid)",
+        "a run goes on because another process has its number",
+        ("store", "manager"),
+    ),
+    "old-runs-never-end": Mutant(
+        "fedviz/runs/store.py",
+        "UPDATE runs SET ended = created WHERE state NOT IN",
+        "UPDATE runs SET ended = NULL WHERE state NOT IN",
+        "runs of an older database never expire",
+        ("store", "library"),
+    ),
+    "only-the-first-resumes": Mutant(
+        "fedviz/runs/run.py",
+        "runs = [self, *([self.reference] if self.reference is not None else [])]",
+        "runs = [self]",
+        "a run whose reference was stopped cannot be resumed",
+        ("library",),
+    ),
+    "references-resume": Mutant(
+        "fedviz/runs/run.py",
+        "if self.is_reference or not self.owner:",
+        "if not self.owner:",
+        "a reference is offered to be resumed alone",
+        ("library",),
+    ),
+    "deleted-resumes": Mutant(
+        "fedviz/runs/run.py",
+        "if self.is_reference or not self.owner:",
+        "if self.is_reference:",
+        "a deleted run is offered to be resumed",
+        ("library",),
+    ),
+    "ready-workers-go-first": Mutant(
+        "fedviz/runs/processes.py",
+        "sorted(self._waiting, key=lambda each: each.ready)[:too_many]",
+        "self._waiting[len(self._waiting) - too_many :]",
+        "a worker that is ready is ended for one that still imports",
+        ("workers",),
+    ),
+    "one-warm-worker": Mutant(
+        "fedviz/runs/processes.py",
+        "least = max(_SPARE, _PAIR - len(self._working))",
+        "least = _SPARE",
+        "a run's reference waits for a worker to import",
+        ("workers",),
+    ),
+    "imports-at-once": Mutant(
+        "fedviz/runs/processes.py",
+        " and all(each.ready for each in self._waiting)",
+        "",
+        "spare workers import at the same time",
+        ("workers",),
+    ),
 }
 
 
@@ -499,10 +1056,12 @@ def applied(name: str, folder: Path) -> None:
     file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
 
 
-def suite(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The tests of the engine, the charts and the gate on the copy, up to the first failure."""
-    tests = sorted(path for path in (folder / "tests").glob("test_*.py") if path.stem not in _BESIDE)
-    tests += [folder / "tests" / "runs" / "test_gate.py"]
+def suite(folder: Path, seen_by: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """The tests on the copy, up to the first failure: those of `Mutant.seen_by`, else of the simulation, the charts and the gate."""
+    tests = [folder / "tests" / "runs" / f"test_{name}.py" for name in seen_by]
+    if not tests:
+        tests = sorted(path for path in (folder / "tests").glob("test_*.py") if path.stem not in _BESIDE)
+        tests += [folder / "tests" / "runs" / "test_gate.py"]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not browser", "-p", "no:cacheprovider"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([*command, *tests], cwd=folder, capture_output=True, text=True, check=False, env=environment)
@@ -518,7 +1077,13 @@ def main() -> int:
     if unknown := [name for name in names if name not in MUTANTS]:
         parser.error(f"no mutant {', '.join(unknown)}; there are {', '.join(MUTANTS)}")
     survived = []
-    for name in ["", *names]:
+    chosen = [MUTANTS[name].seen_by for name in names]
+    unchanged = [
+        seen_by
+        for seen_by in ((), tuple(sorted({file for each in chosen for file in each})))
+        if seen_by or () in chosen
+    ]
+    for name, seen_by in [*(("", seen_by) for seen_by in unchanged), *zip(names, chosen, strict=True)]:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "fedviz"
             ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "test-artifacts")
@@ -526,7 +1091,7 @@ def main() -> int:
             if name:
                 applied(name, folder)
             began = time.monotonic()
-            done = suite(folder)
+            done = suite(folder, seen_by)
         red, seconds = done.returncode == 1, time.monotonic() - began
         if not name:
             if done.returncode != 0:

@@ -4,18 +4,23 @@ Ten clients start, pause, step, resume, fork, stop, rename, copy and delete tiny
 killed without warning several times. Then every run must be in a legal state, what is stored of it must be gap-free and
 equal to a run that nobody disturbed, and memory, threads and processes of a server must be back where they were.
 
+With `--calm` nothing is killed: one server lives through hundreds of runs, and what it holds after the first quarter of the time
+(memory, its own and its workers', threads, processes, files, connections to the database, runs) is what it holds at the end.
+
 The server is a process of its own that takes one command a line; it ends in exit code 0 when all is as it should be, else 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import queue
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -32,12 +37,17 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from fedviz.config import ConfigError, SimulationConfig  # noqa: E402
-from fedviz.runs import Limits, Refused, RunManager, RunState, RunStore, StoreError, Visitor, export  # noqa: E402
+from fedviz.runs import Limits, Refused, Run, RunManager, RunState, RunStore, StoreError, Visitor, export  # noqa: E402
+from fedviz.runs.pairs import Pair  # noqa: E402
+from fedviz.runs.processes import Worker  # noqa: E402
 from tests.runs.fakes import config  # noqa: E402
 
 CLIENTS = 10
 ALGORITHMS = ("fedavg", "fedvarp", "scaffold", "fedprox", "mifa")
 MEMORY_GROWTH = 60_000_000  # bytes that a server may keep: caches and the runs that it holds in memory
+CALM_GROWTH = 25_000_000  # ... once it has them: of itself and of each worker
+MOST_WORKERS = 3  # that wait when nothing runs: for a run, its reference and a spare one
+MOST_HELD = 100  # runs in memory: 32 that have ended, their references, and those that a look at them has made
 LIVES_OF_SERVER = 25.0, 45.0  # seconds from one killing to the next
 LIVES_OF_WORKERS = 8.0, 16.0  # those that wait or start are killed, too
 
@@ -119,10 +129,21 @@ def _stop_all(manager: RunManager) -> int:
 
 def _measure(_: RunManager) -> dict[str, Any]:
     this = psutil.Process()
+    workers = this.children(recursive=True)
+    gc.collect()
+    held = Counter(
+        type(each).__name__ for each in gc.get_objects() if isinstance(each, Run | Pair | Worker | sqlite3.Connection)
+    )
     return {
         "threads": sorted(thread.name.split("-")[1] for thread in threading.enumerate() if thread.name.startswith("fedviz")),
-        "workers": len(this.children(recursive=True)),
+        "workers": len(workers),
         "memory": this.memory_info().rss,
+        "memory of a worker": max((worker.memory_info().rss for worker in workers), default=0),
+        "files": this.num_fds() - 2 * len(workers),  # each has two pipes
+        "connections": held["Connection"],
+        "runs": held["Run"],
+        "pairs": held["Pair"],
+        "dead workers": held["Worker"] - len(workers),
     }  # fmt: skip
 
 
@@ -333,19 +354,43 @@ def faults_of_store(store: RunStore) -> tuple[list[str], Counter[str], int]:
     return faults, states, compared
 
 
-def soak(minutes: float, executor: str, home: Path) -> list[str]:
+def soak(minutes: float, executor: str, home: Path, *, calm: bool) -> list[str]:
     """Everything; what went wrong."""
     server, runs, faults = Server(home, executor), {}, []
+    done: Counter[str] = Counter()
+    if calm:
+        done += play(server, runs, faults, minutes / 4, calm=True)
     settled = rest(server)
+    done += play(server, runs, faults, minutes * 3 / 4 if calm else minutes, calm=calm)
+    after = rest(server)
+    server.end()
+    faults += grown(settled, after) if calm else left_behind(settled, after, executor)
+    store = RunStore(home / "runs.sqlite")
+    wrong, states, compared = faults_of_store(store)
+    store.close()
+    print(
+        f"{executor}: {sum(states.values())} runs, {server.deaths} servers and {done.pop('a worker', 0)} workers killed"
+    )
+    print(f"  states: {dict(states)}; {compared:,} records compared")
+    print(f"  asked: {dict(sorted(done.items()))}")
+    print(f"  at first {settled}")
+    print(f"  at last  {after}")
+    return faults + wrong
+
+
+def play(server: Server, runs: dict[str, str], faults: list[str], minutes: float, *, calm: bool) -> Counter[str]:
+    """Have clients do this and that for so long, and kill servers and workers meanwhile; what was done how often."""
     until, chance = time.monotonic() + 60 * minutes, random.Random(0)
     clients = [Client(number, server, runs, until) for number in range(CLIENTS)]
     for client in clients:
         client.start()
-    killed = 0
+    killed: Counter[str] = Counter()
     next_death = time.monotonic() + chance.uniform(*LIVES_OF_SERVER)
     next_of_worker = time.monotonic() + chance.uniform(*LIVES_OF_WORKERS)
     while time.monotonic() < until:
         time.sleep(0.5)
+        if calm:
+            continue
         if time.monotonic() > next_death:
             left = psutil.wait_procs(server.kill_and_start_again(), 5)[1]
             faults += [f"worker {process.pid} outlived its server" for process in left]
@@ -354,35 +399,44 @@ def soak(minutes: float, executor: str, home: Path) -> list[str]:
             next_of_worker = time.monotonic() + chance.uniform(*LIVES_OF_WORKERS)
             try:
                 chance.choice(workers).send_signal(signal.SIGKILL)
-                killed += 1
+                killed["a worker"] += 1
             except psutil.Error:
                 continue
     for client in clients:
         client.join(60)
         faults += [f"{client.who}: {fault}" for fault in client.faults]
-    done = sum((client.done for client in clients), Counter[str]())
     server.ask("stop all")
-    after = rest(server)
-    server.end()
+    return sum((client.done for client in clients), killed)
+
+
+def left_behind(settled: dict[str, Any], after: dict[str, Any], executor: str) -> list[str]:
+    """What a server has that one just started has not."""
+    faults = []
     ours = [sorted(set(each["threads"])) for each in (settled, after)]
-    if (
-        ours[0] != ours[1]
-        or after["workers"] > settled["workers"] + 1
-        or after["threads"].count("worker") != after["workers"]
-    ):
+    if ours[0] != ours[1] or after["workers"] > MOST_WORKERS or after["threads"].count("worker") != after["workers"]:
         faults.append(f"left behind: threads {after['threads']} and {after['workers']} workers, at first {settled}")
     if after["memory"] > settled["memory"] + MEMORY_GROWTH + (600_000_000 if executor == "thread" else 0):  # PyTorch
         faults.append(f"memory {after['memory']:,}, at first {settled['memory']:,}")
-    store = RunStore(home / "runs.sqlite")
-    wrong, states, compared = faults_of_store(store)
-    store.close()
-    print(f"{executor}: {sum(states.values())} runs, {server.deaths} servers and {killed} workers killed")
-    print(f"  states: {dict(states)}; {compared:,} records compared")
-    print(f"  asked: {dict(sorted(done.items()))}")
-    print(
-        f"  memory {settled['memory']:,} -> {after['memory']:,}; threads {after['threads']}; workers {after['workers']}"
-    )
-    return faults + wrong
+    return faults
+
+
+def grown(settled: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What a server has that it had not when it was warm."""
+    allowed = {
+        "memory": CALM_GROWTH,
+        "memory of a worker": CALM_GROWTH,
+        "runs": max(0, MOST_HELD - settled["runs"]),
+        "workers": 1,  # three wait after a run with a reference
+        "threads": 1,  # ... and what one says is heard by a thread
+        "dead workers": 1,  # the one that was started last, whatever became of it
+        "files": CLIENTS,  # SQLite keeps one for as many readers as there ever were at once, lest locks be lost
+    }
+    counts = [{**each, "threads": len(each["threads"])} for each in (settled, after)]
+    return [
+        f"{name}: {counts[1][name]:,}, at first {first:,}"
+        for name, first in counts[0].items()
+        if counts[1][name] > first + allowed.get(name, 0)
+    ]
 
 
 def rest(server: Server) -> dict[str, Any]:
@@ -391,15 +445,11 @@ def rest(server: Server) -> dict[str, Any]:
     while True:
         time.sleep(1)
         now = server.ask("measure")
-        if (
-            now is not None
-            and before is not None
-            and now["threads"] == before["threads"]
-            and "run" not in now["threads"]
-        ):
-            return dict(now)
+        if now is not None and "fault" not in now:  # a worker that ended while it was looked at
+            if before is not None and now["threads"] == before["threads"] and "run" not in now["threads"]:
+                return dict(now)
+            before = now
         assert time.monotonic() < deadline, f"it does not come to rest: {now}"
-        before = now
 
 
 def main() -> int:
@@ -407,6 +457,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="how long (2)")
     parser.add_argument("--executor", choices=("thread", "process"), help="only this one; else half the time each")
     parser.add_argument("--keep", type=Path, help="a new folder for the store, kept afterwards; else a temporary one")
+    parser.add_argument("--calm", action="store_true", help="kill nothing, and see that nothing grows")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:
@@ -417,7 +468,8 @@ def main() -> int:
     for executor in executors:
         home = (chosen.keep or Path(tempfile.mkdtemp(prefix="fedviz-soak-"))) / executor
         home.mkdir(parents=True)
-        faults += [f"{executor}: {fault}" for fault in soak(chosen.minutes / len(executors), executor, home)]
+        minutes = chosen.minutes / len(executors)
+        faults += [f"{executor}: {fault}" for fault in soak(minutes, executor, home, calm=chosen.calm)]
         if not chosen.keep:
             shutil.rmtree(home.parent, ignore_errors=True)
     for fault in faults[:40]:

@@ -32,6 +32,7 @@ class _Entry:
     records: list[tuple[str, int, str]] = field(default_factory=list)
     failures: int = 0
     oldest: int = 0  # number of the first thing in it, of all that was ever given
+    reason: str = ""  # why it could not be written so far
 
     def give_up_records(self) -> None:
         """A run is then interrupted after its last stored record, whatever it was: its stored state never lacks records."""
@@ -80,6 +81,12 @@ class Journal:
             entries = [each[run_id] for each in (self._waiting, self._writing) if run_id in each]
             return next((entry.row for entry in entries if entry.row is not None), None)
 
+    def reason(self, run_id: str) -> str:
+        """Why what waits of a run could not be written so far; may be empty."""
+        with self._changed:
+            entries = [each[run_id] for each in (self._waiting, self._writing) if run_id in each]
+            return next((entry.reason for entry in entries if entry.reason), "")
+
     def _entry(self, run_id: str) -> _Entry:
         self._given += 1
         self._changed.notify_all()
@@ -110,7 +117,11 @@ class Journal:
                 for run_id, entry in failed.items():
                     newer = self._waiting.pop(run_id, _Entry())
                     self._waiting[run_id] = _Entry(
-                        newer.row or entry.row, entry.records + newer.records, entry.failures, entry.oldest
+                        newer.row or entry.row,
+                        entry.records + newer.records,
+                        entry.failures,
+                        entry.oldest,
+                        entry.reason,
                     )
 
     def _write(self, run_id: str, entry: _Entry) -> bool:
@@ -119,7 +130,7 @@ class Journal:
             self._store.save(entry.row, entry.records)
             return True
         except Exception as error:  # whatever it is, the other runs' records must go on being written
-            entry.failures += 1
+            entry.failures, entry.reason = entry.failures + 1, str(error)
             if entry.failures == 1:
                 _log.error("Run %s cannot be saved: %s", run_id, error)
                 self._on_error(run_id, str(error))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from fedviz.runs.admission import Refused
 from fedviz.runs.computation import Leg
 from fedviz.runs.rows import run_of
-from fedviz.runs.store import StoreError
+from fedviz.runs.store import DEEPEST, StoreError
 from fedviz.simulation import checkpoints
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fedviz.runs.run import Run
     from fedviz.runs.store import Row, RunStore
 
-_DEEPEST: Final = 1000  # runs continued one from another; far more than are allowed
 _KEPT: Final = 32  # ended runs that are held in memory because somebody is likely to look at them
 _KEPT_BYTES: Final = 256_000_000  # ... and what their records may take, but for the newest
 
@@ -66,6 +65,7 @@ class Library:
                 return run
             self._reading[run_id] = reader
         try:
+            whole = self._is_written(run_id)
             row = self._store.load(run_id) or self._journal.pending(run_id)
             if row is None:
                 return None
@@ -73,7 +73,8 @@ class Library:
             _ = run.records  # read now, while errors can be told as what they are
             with self._lock:
                 # One that goes on, here or elsewhere, would soon be old. Here it is live until its end is at hand.
-                if self._reading.get(run_id) is reader and not run.foreign and not self._is_live(run_id):
+                ended = not run.foreign and not self._is_live(run_id)
+                if whole and ended and self._reading.get(run_id) is reader:
                     self._keep(run)
             return run
         finally:
@@ -105,18 +106,27 @@ class Library:
         self._kept[run.id] = run
         self._kept.move_to_end(run.id)
         size = sum(each.records.nbytes for each in self._kept.values())
-        while len(self._kept) > _KEPT or (size > _KEPT_BYTES and len(self._kept) > 1):
-            _, oldest = self._kept.popitem(last=False)
-            size -= oldest.records.nbytes
+        while len(self._kept) > _KEPT or size > _KEPT_BYTES:
+            others = [run_id for run_id in self._kept if run_id != run.id]
+            # What is not on the disk is nowhere else. A disk that fails for long must not fill the memory, though.
+            gives_way = next(filter(self._is_written, others), others[0] if others and size > _KEPT_BYTES else None)
+            if gives_way is None:
+                break
+            size -= self._kept.pop(gives_way).records.nbytes
 
     def stored(self, row: Row, reference: Run | None = None) -> Run:
         """The run of a row, or of a newer one that waits to be written; its records are read when they are asked for."""
         return run_of(self._journal.pending(row.id) or row, reference, partial(self._store.records, row.id))
 
+    def _is_written(self, run_id: str) -> bool:
+        return self._journal.settle(run_id, timeout=0)
+
     def written(self, run_id: str) -> Row | None:
         """The row of a run, when all of it so far is on the disk; None if there is none. Raises Refused."""
         if not self._journal.settle(run_id):
-            raise Refused("The run is still being written: try again in a moment.")
+            reason = self._journal.reason(run_id)
+            why = f", and could not be so far ({reason})" if reason else ""
+            raise Refused(f"The run is still being written{why}: try again in a moment.")
         return self._store.load(run_id)
 
     # --- continuing
@@ -125,19 +135,19 @@ class Library:
         """The way to a run's state, through the runs that it continues."""
         legs: list[Leg] = []
         each, until = run, run.config.rounds
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             if each.forked_at is None or until > each.forked_at:  # else it was left before it had a round of its own
                 legs.append(Leg(each.id, each.config, until))
             if each.parent_id is None or each.forked_at is None:
                 return tuple(reversed(legs))
             until = min(until, each.forked_at)
             each = self._parent(each)
-        raise StoreError(f"Run {run.id} continues more than {_DEEPEST} runs, one from another. Start it anew.")
+        raise StoreError(f"Run {run.id} continues more than {DEEPEST} runs, one from another. Start it anew.")
 
     def depth(self, run: Run) -> int:
         """How many runs a run was continued from, one after the other."""
         depth, each = 0, run
-        while each.parent_id is not None and depth < _DEEPEST:
+        while each.parent_id is not None and depth < DEEPEST:
             depth, each = depth + 1, self._parent(each)
         return depth
 

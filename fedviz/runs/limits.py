@@ -4,6 +4,7 @@
     FEDVIZ_EXECUTOR             thread or process: where runs compute (hosted: process)
     FEDVIZ_CONCURRENT           runs, each with its reference, that compute at a time
     FEDVIZ_BEGUN                runs that may have begun, those included that are paused or paced: they hold memory
+    FEDVIZ_BEGUN_PER_VISITOR    ... of one visitor, whose next one then waits (hosted: half of them)
     FEDVIZ_PUT_AWAY             seconds after which a paused run that nobody looks at gives that up, to be resumed; 0: never
     FEDVIZ_QUEUE                runs that may wait
     FEDVIZ_QUEUED_PER_VISITOR   ... of one visitor
@@ -57,6 +58,7 @@ class Limits:
     expire_after: float | None = None  # seconds
     admin_token: str | None = field(default=None, repr=False)
     begun: int = 0  # pairs that hold memory; 0: four times as many as compute
+    begun_per_visitor: int = 0  # 0: all of them
     put_away_after: float | None = None  # seconds
     kept_runs: int | None = None  # of one visitor
     kept_bytes: int | None = None  # of all
@@ -65,6 +67,8 @@ class Limits:
     def __post_init__(self) -> None:
         if not self.begun:
             object.__setattr__(self, "begun", 4 * self.concurrent)
+        if not self.begun_per_visitor:
+            object.__setattr__(self, "begun_per_visitor", self.begun)
         if self.begun < self.concurrent:
             raise LimitError(
                 f"FEDVIZ_BEGUN is {self.begun}; allowed is a whole number from {self.concurrent}, which is how many may compute."
@@ -79,13 +83,15 @@ class Limits:
             "FEDVIZ_EXECUTOR", {"": "process" if hosted else "thread", "thread": "thread", "process": "process"}
         )
         concurrent = read.whole("FEDVIZ_CONCURRENT", _places(), least=1)
+        begun = read.whole("FEDVIZ_BEGUN", 4 * concurrent, least=1)
         queue = read.whole("FEDVIZ_QUEUE", 32, least=1)
         expire = read.budget("FEDVIZ_EXPIRE", 0)
         return cls(
             hosted=bool(hosted),
             executor=cast("ExecutorName", name),
             concurrent=concurrent,
-            begun=read.whole("FEDVIZ_BEGUN", 4 * concurrent, least=1),
+            begun=begun,
+            begun_per_visitor=read.whole("FEDVIZ_BEGUN_PER_VISITOR", max(1, begun // 2) if hosted else begun, least=1),
             kept_runs=read.budget("FEDVIZ_STORED_RUNS", 200 if hosted else 0),
             kept_bytes=read.budget("FEDVIZ_STORED_BYTES", 10_000_000_000 if hosted else 0),
             downloads=bool(read.choice("FEDVIZ_DOWNLOAD", {"": not hosted, "0": False, "1": True})),
@@ -110,7 +116,8 @@ class Limits:
             if self.hosted
             else "local: everybody controls all",
             f"{self.concurrent} {runs} at a time, in {where}",
-            f"up to {self.begun} have begun, those included that are paused or paced",
+            f"up to {self.begun} have begun, those included that are paused or paced, "
+            f"{min(self.begun, self.begun_per_visitor)} of one visitor",
             f"paused runs that nobody looks at are put away: {_after(self.put_away_after, 1, 'seconds')}",
             f"up to {self.queue_length} wait, {self.queued_per_visitor} of one visitor",
             f"memory of a run: {_most(self.memory_bytes, in_words)}",

@@ -86,11 +86,11 @@ class RunManager:
         key, owner = config_key(config, reference), visitor.id
         other = None if reference is None else new_run(reference, owner=owner, is_reference=True)
         run = new_run(config, owner=owner, reference=other, config_key=key)
+        members = (run,) if other is None else (run, other)
         with self._counting:
-            self._check_room(
-                visitor, sum(admission.stored_bytes(each) for each in (config, reference) if each is not None)
-            )
-            self._pairs.take_on((run,) if other is None else (run, other))
+            self._check_number(visitor)
+            self._check_room(sum(map(_bytes_to_come, members)))
+            self._pairs.take_on(members)
         return run
 
     def fork(self, run_id: str, round: int, config: SimulationConfig, *, visitor: Visitor) -> Run:
@@ -117,7 +117,8 @@ class RunManager:
         admission.check(config, limits=self.limits, before=self._library.legs(run)[:-1])
         run.begin_with(parent.records.dicts()[: round + 1])
         with self._counting, self._library.changing:
-            self._check_room(visitor, admission.stored_bytes(config))
+            self._check_number(visitor)
+            self._check_room(_bytes_to_come(run))
             if self._store.load(parent.id) is None:
                 raise KeyError(f"There is no run {run_id} any more.")
             self._store.insert((row_of(run),), ())  # at once: from here on nobody deletes what it begins with
@@ -142,6 +143,7 @@ class RunManager:
         texts: list[tuple[str, int, str]] = []
         for each in reversed(imports.with_reference(imported)):  # the reference first: the other one names it
             reference = runs[0] if runs else None
+            # Without a config key: nobody is offered what may have been made up.
             run = new_run(each.config, owner=visitor.id, reference=reference, is_reference=each is not imported)
             run.version, run.device, run.title, run.imported = each.version, each.device, each.title, True
             run.begin_with(each.records)
@@ -149,7 +151,8 @@ class RunManager:
             texts += [(run.id, record["round"], as_text(record)) for record in each.records]
             runs.append(run)
         with self._counting:
-            self._check_room(visitor, len(data))
+            self._check_number(visitor)
+            self._check_room(len(data))
             self._store.insert([row_of(run) for run in runs], texts)  # together: nobody would find a reference alone
         for run in runs:
             self._library.keep(run)
@@ -167,11 +170,7 @@ class RunManager:
         Raises StoreError.
         """
         key = config_key(config, reference)
-        at_hand = [
-            *(pair.main for pair in self._pairs.alive()),
-            *self._library.all_at_hand(),
-        ]  # perhaps not written yet
-        equal = [run for run in at_hand if run.config_key == key and run.owner and not run.imported]
+        equal = [run for run in self._in_memory() if run.config_key == key and run.owner]
         for fits in (lambda run: not run.ended, lambda run: run.state is RunState.FINISHED):
             if found := [run for run in equal if fits(run)]:
                 return max(found, key=lambda run: run.created)
@@ -195,7 +194,7 @@ class RunManager:
         rows = self._store.listed(None if everyone else visitor.id, limit)
         found = {  # those that are too new to be stored
             run.id: run
-            for run in [*(pair.main for pair in self._pairs.alive()), *self._library.all_at_hand()]
+            for run in self._in_memory()
             if not run.is_reference and (everyone or run.published or run.owner == visitor.id)
         }
         for row in rows:
@@ -317,32 +316,35 @@ class RunManager:
 
     # --- inside
 
-    def _check_room(self, visitor: Visitor, added: int) -> None:
-        """Raise Refused where no further run, of about so many bytes, can be kept."""
-        runs, room = self.limits.kept_runs, self.limits.kept_bytes
-        if runs is not None:
-            new = [
-                *(pair.main for pair in self._pairs.alive()),
-                *self._library.all_at_hand(),
-            ]  # perhaps not written yet
-            mine = {run.id for run in new if run.owner == visitor.id and not run.is_reference}
-            kept = len(mine | self._store.ids_of(visitor.id))
-            if kept >= runs:
-                raise Refused(
-                    f"{kept:,} runs of yours are kept here; this server keeps {runs:,} of each visitor. Delete some on the page Runs."
-                )
-        if room is not None:
-            _, taken = self._library.size()
-            live = [run.config for pair in self._pairs.alive() for run in pair.runs if not run.ended]
-            added += sum(
-                map(admission.stored_bytes, live)
-            )  # what they will add, the part that is there already included
-            if taken + added > room:
-                raise Refused(
-                    f"The runs that are kept here take {in_words(taken)}, and with those that still compute this one would add about "
-                    f"{in_words(added)}; this server keeps {in_words(room)} in all. Delete runs on the page Runs, or ask who runs "
-                    "this server."
-                )
+    def _in_memory(self) -> list[Run]:
+        """What is live, without references, and what has ended not long ago: all that is perhaps not written yet."""
+        return [*(pair.main for pair in self._pairs.alive()), *self._library.all_at_hand()]
+
+    def _check_number(self, visitor: Visitor) -> None:
+        """Raise Refused where no further run of a visitor can be kept."""
+        runs = self.limits.kept_runs
+        if runs is None:
+            return
+        new = {run.id for run in self._in_memory() if run.owner == visitor.id and not run.is_reference}
+        kept = len(new | self._store.ids_of(visitor.id))
+        if kept >= runs:
+            raise Refused(
+                f"{kept:,} runs of yours are kept here; this server keeps {runs:,} of each visitor. Delete some on the page Runs."
+            )
+
+    def _check_room(self, added: int) -> None:
+        """Raise Refused where about so many bytes more, beside what live runs will add, cannot be kept."""
+        room = self.limits.kept_bytes
+        if room is None:
+            return
+        _, taken = self._library.size()
+        added += sum(_bytes_to_come(run) for pair in self._pairs.alive() for run in pair.runs)
+        if taken + added > room:
+            raise Refused(
+                f"The runs that are kept here take {in_words(taken)}, and with those that still compute this one would add about "
+                f"{in_words(added)}; this server keeps {in_words(room)} in all. Delete runs on the page Runs, or ask who runs "
+                "this server."
+            )
 
     def _controlled(self, run_id: str, visitor: Visitor) -> None:
         """Raise KeyError where there is no such run, NotYours where the visitor may not control it."""
@@ -383,9 +385,10 @@ class RunManager:
         if members:
             legs = self._library.legs(members[0])[:-1]
             admission.check(*(member.config for member in members if not member.ended), limits=self.limits, before=legs)
-            with self._library.changing:
+            with self._counting, self._library.changing:
                 members = self._to_continue(run_id)  # as they are now
                 if members:
+                    self._check_room(sum(map(_bytes_to_come, members)))
                     before = self._library.at_hand(run_id)
                     self._pairs.take_on(members, before.pace if before is not None else None)
 
@@ -453,6 +456,14 @@ class RunManager:
                         self._library.delete(now)
                 except Refused:  # not yet: its reference goes on, or it is still being written
                     continue
+
+
+def _bytes_to_come(run: Run) -> int:
+    """About what a run will still leave on the disk."""
+    if run.ended:
+        return 0
+    rounds = run.config.rounds
+    return admission.stored_bytes(run.config) * (rounds - max(0, run.round)) // rounds
 
 
 def _other_version(run: Run, what: str) -> str:

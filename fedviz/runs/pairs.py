@@ -4,12 +4,13 @@ A run and its reference are a pair: they start together, go through one gate, an
 each ends by itself.
 
     waiting     in the fair queue, for one of `limits.concurrent` places: new pairs, and those that go on after a pause
-    begun       with threads, memory and, where runs compute in processes, workers: at most `limits.begun` pairs
+    begun       with threads, memory and, where runs compute in processes, workers: at most `limits.begun` pairs, and
+                `limits.begun_per_visitor` of one visitor
     place       of a begun pair that goes on by itself. One that is paused has none, and a paced one needs none: it has so
                 little to do. Whatever has begun takes turns (`turns.py`), so that never more than `limits.concurrent` compute
 
 So somebody who watches slowly, or pauses and leaves, holds up nobody: where no more may begin, the pair that was left alone
-for longest is put away as interrupted, to be resumed at any time.
+for longest, of those in the way, is put away as interrupted, to be resumed at any time.
 
 Locks are taken in this order: this module's, then a pair's, then the turns', then a gate's or the journal's. A gate calls
 back with its lock released.
@@ -35,7 +36,7 @@ from fedviz.runs.executors import Died, Failed
 from fedviz.runs.gate import Gate
 from fedviz.runs.queue import FairQueue
 from fedviz.runs.rows import row_of
-from fedviz.runs.run import Run, RunState
+from fedviz.runs.run import WAITING, Run, RunState
 from fedviz.runs.turns import Turns
 from fedviz.simulation import checkpoints
 from fedviz.simulation.errors import Diverged
@@ -246,51 +247,75 @@ class Pairs:
                 next_one.has_place = True
                 if not next_one.begun:
                     self._begin(next_one)
-            waiting = {id(pair): position for position, pair in enumerate(self._queue, start=1)}
-            for pair in self.alive():
-                pair.gate.hold(pair.begun and id(pair) in waiting)
-                for run in pair.runs:
-                    run.queue_position = waiting.get(id(pair))
-            if waiting and self._free() and not self._closed:
+            self._tell_who_waits()
+            if len(self._queue) and self._free() and not self._closed:
                 self._put_somebody_away()
 
     def pause_unwatched(self, after: float) -> None:
         """Pause pairs that nobody has looked at for so many seconds."""
-        for pair in self.alive():
-            if pair.begun and time.monotonic() - pair.seen > after and pair.gate.limit is None:
-                for run in pair.runs:
-                    run.unwatched = True
-                pair.gate.pause()
-        self.arrange()
+        with self._lock:  # nobody presses a button meanwhile
+            for pair in self.alive():
+                if pair.begun and time.monotonic() - pair.seen > after and pair.gate.limit is None:
+                    for run in pair.runs:
+                        run.unwatched = True
+                    pair.gate.pause()
+            self.arrange()
 
     def put_away_paused(self, after: float) -> None:
         """Put away pairs that are paused and that nobody has looked at for so many seconds, and whoever is in the way."""
-        for pair in self.alive():
-            if pair.gate.settled and pair.left_alone > after:
-                self._put_away(pair, "it was paused, and nobody came back")
-        self.arrange()
+        with self._lock:  # nobody presses a button meanwhile
+            for pair in self.alive():
+                if pair.gate.settled and pair.left_alone > after:
+                    self._put_away(pair, "it was paused, and nobody came back")
+            self.arrange()
 
     def _put_away(self, pair: Pair, why: str) -> None:
         """Free what a pair holds that does not go on. There is a checkpoint of it: whatever waits leaves one."""
         self.stop(pair, RunState.INTERRUPTED, f"Interrupted {{where}}: {why}. Resume continues it.")
 
+    def _tell_who_waits(self) -> None:
+        in_line = [pair for pair in self._queue if pair.begun or not self._has_begun_its_share(pair.visitor)]
+        position = {id(pair): place for place, pair in enumerate(in_line, start=1)}
+        for pair in self.alive():
+            pair.gate.hold(pair.begun and id(pair) in position)
+            for run in pair.runs:
+                run.queue_position = position.get(id(pair))
+                if not pair.begun and not run.ended:
+                    run.enter(RunState.QUEUED, WAITING if id(pair) in position else self._share_in_words())
+
+    def _share_in_words(self) -> str:
+        share = self._limits.begun_per_visitor
+        begun = "A run of this visitor has" if share == 1 else f"{share} runs of this visitor have"
+        return f"{begun} begun, which is the most for one: it starts when one of them ends."
+
     def _free(self) -> bool:
         return sum(pair.has_place for pair in self._begun) < self._limits.concurrent
 
     def _next(self) -> Pair | None:
-        room = len(self._begun) < self._limits.begun
         try:
-            return self._queue.take(lambda pair: pair.begun or room)
+            return self._queue.take(lambda pair: pair.begun or self._may_begin(pair.visitor))
         except IndexError:
             return None
 
+    def _may_begin(self, visitor: str) -> bool:
+        return len(self._begun) < self._limits.begun and not self._has_begun_its_share(visitor)
+
+    def _has_begun_its_share(self, visitor: str) -> bool:
+        return sum(pair.visitor == visitor for pair in self._begun) >= self._limits.begun_per_visitor
+
     def _put_somebody_away(self) -> None:
         """Others wait although there are places: as many have begun as may. Paused ones go first, paced ones not before a while."""
-        if any(pair.ended for pair in self._begun):  # there is room in a moment
+        waiting = {pair.visitor for pair in self._queue}
+        # Whoever has begun as many as one visitor may waits for runs of their own, whatever others do.
+        if all(map(self._has_begun_its_share, waiting)):
+            in_the_way = [pair for pair in self._begun if pair.visitor in waiting]
+        else:
+            in_the_way = self._begun
+        if any(pair.ended for pair in in_the_way):  # there is room in a moment
             return
-        paused = [pair for pair in self._begun if pair.gate.settled]
+        paused = [pair for pair in in_the_way if pair.gate.settled]
         least = self._limits.put_away_after or 0
-        paced = [pair for pair in self._begun if not pair.has_place and time.monotonic() - pair.touched >= least]
+        paced = [pair for pair in in_the_way if not pair.has_place and time.monotonic() - pair.touched >= least]
         if chosen := paused or paced:
             self._put_away(
                 max(chosen, key=lambda pair: pair.left_alone),

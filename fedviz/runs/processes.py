@@ -8,7 +8,8 @@ The server and a worker talk in lines of JSON over pipes; nothing is pickled.
                     at the end {"done": whether it came to its end} or {"failed": [kind, ...]}
 
 A worker that doesn't leave a stopped run within a moment is killed. The others take the next run. One always waits with
-PyTorch imported, and all end with the server (see `fedviz/worker.py`).
+PyTorch imported, two where nothing computes: a run and its reference need two, and importing takes seconds. All end with
+the server (see `fedviz/worker.py`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from fedviz.simulation.errors import Diverged
 AHEAD: Final = 0.1  # seconds' worth of rounds that a worker is let into at once
 _LOOK_EVERY: Final = 0.1  # seconds between looks whether the run has been stopped
 _MOMENT: Final = 0.15  # seconds that a worker has to leave its run before it is killed
-_SPARE: Final = 1  # workers that wait at least, and at most when runs have ended: a run and its reference need two
-_MOST_SPARE: Final = 2
+_SPARE: Final = 1  # workers that wait at least
+_PAIR: Final = 2  # ... or compute: a run and its reference need two. So many more wait at most
 _AGAIN_AFTER: Final = 1.0  # seconds after which a worker is tried again that could not be started
 
 _log = logging.getLogger(__name__)
@@ -57,9 +58,10 @@ class ProcessExecutor:
     def records(self, work: Work, supervisor: Supervisor) -> Generator[dict[str, Any], None, None]:
         supervisor.progress("Starting PyTorch.")
         worker, done = self._take(supervisor.between_steps), True
+        self._working[work.run_id] = worker.process_id
         try:
             supervisor.begin()
-            self._working[work.run_id], done = worker.process_id, False
+            done = False
             worker.send({"work": work.to_json()})
             prepared, computed, granted = False, work.first - 1, work.first - 1
             span, since = 1, time.monotonic()
@@ -96,8 +98,9 @@ class ProcessExecutor:
                         content
                     )
         finally:
+            whole = done or worker.stop()
             self._working.pop(work.run_id, None)
-            self._give_back(worker) if done or worker.stop() else worker.kill()
+            self._take_back(worker, whole)
 
     @property
     def processes(self) -> dict[str, int]:
@@ -134,26 +137,44 @@ class ProcessExecutor:
                 raise Died("the server is shutting down")
             finally:
                 self._wanted -= 1
-                while len(self._waiting) > self._wanted + _MOST_SPARE:  # for a run that was stopped meanwhile
-                    self._waiting.pop().kill()
+                self._send_away()  # one that was started for a run that was stopped meanwhile
                 self._changed.notify_all()
 
-    def _give_back(self, worker: Worker) -> None:
+    def _take_back(self, worker: Worker, whole: bool) -> None:
+        """Have a worker wait for its next run, if it has left its last one."""
         with self._changed:
-            if worker.alive and not self._closed and len(self._waiting) < self._wanted + _MOST_SPARE:
+            if whole and worker.alive and not self._closed:
                 self._waiting.append(worker)
-                self._changed.notify_all()
-                return
-        worker.kill()
+            else:
+                worker.kill()
+            self._send_away()
+            self._changed.notify_all()
+
+    def _send_away(self) -> None:
+        too_many = max(0, len(self._waiting) - self._wanted - _PAIR - _SPARE)
+        for worker in sorted(self._waiting, key=lambda each: each.ready)[:too_many]:  # those first that still import
+            self._waiting.remove(worker)
+            worker.kill()
+
+    def _is_short(self) -> bool:
+        """Whether a worker is to be started: first those that runs wait for, then the spare ones, one after the other."""
+        if len(self._waiting) < self._wanted:
+            return True
+        least = max(_SPARE, _PAIR - len(self._working))
+        return len(self._waiting) < least and all(each.ready for each in self._waiting)
+
+    def _is_ready(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _keep_spare(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or len(self._waiting) < self._wanted + _SPARE)
+                self._changed.wait_for(lambda: self._closed or self._is_short())
                 if self._closed:
                     return
             try:
-                worker, self._error = Worker(), None
+                worker, self._error = Worker(self._is_ready), None
             except (OSError, RuntimeError) as error:  # no more processes or threads: for now
                 _log.error("No worker can be started: %s", error)
                 self._error = error
@@ -171,8 +192,8 @@ class ProcessExecutor:
 class Worker:
     """A process, and what it says. One thread at a time uses it."""
 
-    def __init__(self) -> None:
-        """Starts it. Raises OSError, or RuntimeError where the system gives no thread."""
+    def __init__(self, when_ready: Callable[[], None] = lambda: None) -> None:
+        """Starts it; `when_ready` is called from another thread. Raises OSError, or RuntimeError where the system gives no thread."""
         package = str(Path(fedviz.__file__).parents[1])
         path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
         # One thread each: several runs share the cores, and a run is the same wherever it computes.
@@ -185,6 +206,7 @@ class Worker:
             env=environment,
         )
         self.ready = False  # to be given work: PyTorch is imported
+        self._when_ready = when_ready
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # lines; empty at the end
         try:
             threading.Thread(target=self._listen, name="fedviz-worker-says", daemon=True).start()
@@ -252,6 +274,7 @@ class Worker:
             for line in said:
                 if line.startswith(b'{"ready"'):
                     self.ready = True
+                    self._when_ready()
                 elif line.endswith(b"\n"):  # not one that was cut off
                     self._said.put(line)
         self._said.put(b"")

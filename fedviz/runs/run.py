@@ -38,6 +38,7 @@ class RunState(StrEnum):
         return self in LIVE
 
 
+WAITING = "Waiting for a free place."
 ELSEWHERE = "It runs in another fedviz on this machine: control it there, and reload this page to see how far it is."
 RESUMABLE = frozenset(
     {RunState.INTERRUPTED, RunState.STOPPED}
@@ -56,7 +57,7 @@ class Run:
         created: datetime,
         version: str,
         state: RunState = RunState.QUEUED,
-        message: str = "Waiting for a free place.",
+        message: str = WAITING,
         device: str | None = None,
         reference: Run | None = None,
         load: Callable[[], Records] | None = None,
@@ -70,12 +71,12 @@ class Run:
         self.parent_id: str | None = None  # the run that it continues, and after which round
         self.forked_at: int | None = None
         self.note = ""  # what a fork carried over
-        self.config_key: str | None = None  # equal for runs that will have equal records
+        self.config_key: str | None = None  # equal for runs that will have equal records; None: not known
         self.is_reference = False
         self.imported = False  # its records came from a file, and were not computed here
         self.ended_at: datetime | None = None
         self.unwatched = False  # paused because nobody looked
-        self.queue_position: int | None = None  # 1 is next
+        self.queue_position: int | None = None  # 1 is next; None where it does not stand in line
         self.foreign = load is not None and state.live  # goes on in another process: can be looked at, not controlled
         self._state, self._message = state, ELSEWHERE if self.foreign else message
         self._columns = Columns()
@@ -187,7 +188,7 @@ class Run:
         """Make a stored run that has ended a waiting one again, with the records that it has."""
         self.begin_with(self.records.dicts())
         self._load, self._loaded = None, self._columns.view
-        self.enter(RunState.QUEUED, "Waiting for a free place.")
+        self.enter(RunState.QUEUED, WAITING)
 
     def join(self, gate: Gate) -> None:
         self._gate = gate

@@ -69,11 +69,14 @@ ALTER TABLE runs ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;   -- whether it
 ALTER TABLE runs ADD COLUMN ended TEXT;                            -- ISO 8601, UTC
 UPDATE runs SET ended = created WHERE state NOT IN ('queued', 'preparing', 'running', 'paused');
 """
-_LAST: Final = 2**62  # no round is later
-_DEEPEST: Final = 1000  # forks of forks
 _FROM_1: Final = "ALTER TABLE runs RENAME COLUMN owner TO process;"  # owner now means the visitor
-
-
+_MIGRATIONS: Final = {
+    0: [_SCHEMA, _TO_2, _TO_3],
+    1: [_FROM_1, _TO_2, _TO_3],
+    2: [_TO_3],
+}  # by the version found; 0: empty
+_LAST: Final = 2**62  # no round is later
+DEEPEST: Final = 1000  # runs continued one from another; far more than are allowed
 _STORES: Final = itertools.count()
 
 _log = logging.getLogger(__name__)
@@ -236,8 +239,8 @@ class RunStore:
         )
 
     def same(self, config_key: str) -> list[Row]:
-        """The runs of a config key that run or are finished and were computed here, newest first. Raises StoreError."""
-        rows = self._rows("WHERE config_key = ? AND owner != '' AND NOT imported ORDER BY created DESC, id", config_key)
+        """The runs of a config key that run or are finished, newest first. Raises StoreError."""
+        rows = self._rows("WHERE config_key = ? AND owner != '' ORDER BY created DESC, id", config_key)
         return [row for row in rows if row.state.live or row.state is RunState.FINISHED]
 
     def children(self, run_id: str) -> list[Row]:
@@ -282,8 +285,7 @@ class RunStore:
                 raise StoreError(
                     f"{self.path} belongs to another program. Move it away, or set FEDVIZ_HOME to another folder."
                 )
-            steps = {0: [_SCHEMA, _TO_2, _TO_3], 1: [_FROM_1, _TO_2, _TO_3], 2: [_TO_3]}.get(version, [])
-            for statement in "".join(steps).split(";"):  # one by one: executescript would commit
+            for statement in "".join(_MIGRATIONS.get(version, [])).split(";"):  # one by one: executescript would commit
                 self._writer.execute(statement)
             self._writer.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._file = _identity(self.path)
@@ -389,7 +391,7 @@ def _lineage(reader: sqlite3.Connection, run_id: str) -> list[tuple[str, int, in
     """
     parts: list[tuple[str, int, int]] = []
     last, part = _LAST, run_id
-    for _ in range(_DEEPEST):
+    for _ in range(DEEPEST):
         found = reader.execute("SELECT parent_id, forked_at FROM runs WHERE id = ?", (part,)).fetchone()
         if found is None and parts:
             raise ValueError(f"run {part}, with which the records of run {run_id} begin, is no longer there")
@@ -397,7 +399,7 @@ def _lineage(reader: sqlite3.Connection, run_id: str) -> list[tuple[str, int, in
             return [*parts, (part, -1, last)]
         parts.append((part, found[1], last))
         part, last = found[0], min(last, found[1])
-    raise ValueError(f"run {run_id} continues more than {_DEEPEST} others, one from another")
+    raise ValueError(f"run {run_id} continues more than {DEEPEST} others, one from another")
 
 
 def _time(text: str) -> datetime:

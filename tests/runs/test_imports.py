@@ -114,11 +114,19 @@ def test_what_is_wrong_is_refused_with_its_place(start, change, said):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b'{"schema": NaN}', b'{"a": 1e999}', b"\x80\x04cos\nsystem\n.", b" " * 20_000_001],
-)  # fmt: skip
-def test_what_is_no_run_at_all_is_refused(data):
-    with pytest.raises(Refused):
+    ("data", "said"),
+    [
+        *((data, "not JSON") for data in (b"", b"{", b"[" * 9_000, b"\xff\xfe", b"\x80\x04cos\nsystem\n.")),
+        (b"[" * 100_000, "far too many lists"),
+        (b"null", "must be a group"),
+        (b'{"schema": NaN}', "NaN is not a number"),
+        (b'{"a": 1e999}', "its schema is None"),
+        (b" " * 20_000_001, "20,000,001 bytes; allowed are 20,000,000"),
+        (as_file(exported()).replace(b'"weights": [1.0]', b'"weights": [1e999]', 1), "weights must be numbers"),
+    ],
+)
+def test_what_is_no_run_at_all_is_refused(data, said):
+    with pytest.raises(Refused, match=said):
         imports.read(data)
 
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,10 +11,12 @@ import pytest
 
 from fedviz.runs import LOCAL, Limits, Refused, RunState, RunStore, StoreError, admission, export, journal
 from fedviz.runs import manager as manager_module
+from fedviz.runs.columns import Columns
 from fedviz.runs.computation import Leg
 from fedviz.runs.executors import ThreadExecutor
+from fedviz.runs.rows import new_run, row_of, run_of
 from fedviz.runs.store import Row
-from tests.runs.fakes import Held, config, record, until
+from tests.runs.fakes import Held, Scripted, config, record, until
 
 
 def ended(manager, *configs, **options):
@@ -49,6 +52,56 @@ class Slow:
         self.has_read.set()
         assert self.go.wait(10)
         return records
+
+
+def test_a_run_is_not_pushed_out_of_memory_before_it_is_written(start, monkeypatch):
+    monkeypatch.setattr(journal, "INTERVAL", 0.5)  # so far the disk is behind
+    monkeypatch.setattr("fedviz.runs.library._KEPT", 1)
+    manager = start()
+    runs = [ended(manager, config(rounds=rounds)) for rounds in (9, 1, 2)]
+    assert manager._store.listed(None) == []
+    assert manager.get(runs[0].id).records.dicts() == [record(round) for round in range(10)]
+    assert len(manager.runs()) == 3
+    assert all(manager._journal.settle(run.id) for run in runs)
+    last = ended(manager, config(rounds=3))
+    assert manager._library.all_at_hand() == [last]
+
+
+def test_a_disk_that_fails_for_long_does_not_fill_the_memory_and_nothing_is_lost(start, monkeypatch, caplog):
+    monkeypatch.setattr("fedviz.runs.library._KEPT_BYTES", 1)
+    monkeypatch.setattr(journal, "_RETRY_AFTER", 0.1)
+    manager = start()
+    manager._store._writer.execute("PRAGMA query_only = 1")
+    run, newer = (ended(manager, config(rounds=rounds)) for rounds in (9, 1))
+    assert manager._library.all_at_hand() == [newer]
+    assert len(manager.get(run.id).records) == 0  # nobody has the others at this moment
+    manager._store._writer.execute("PRAGMA query_only = 0")
+    until(lambda: manager.get(run.id).records.dicts() == [record(round) for round in range(10)])
+
+
+def test_a_run_can_be_resumed_when_it_or_its_reference_can(start, caplog):
+    def refuses(chosen, round, progress):
+        if chosen.algorithm.name == "scaffold":
+            raise RuntimeError("no")
+        time.sleep(0.001)
+
+    manager = start(Scripted(refuses))
+
+    def stopped(rounds, others_rounds, other="fedprox"):
+        run = manager.submit(config(rounds=rounds), config(other, rounds=others_rounds))
+        until(lambda: all(each.ended or each.round > 9 for each in (run, run.reference)))
+        manager.stop(run.id)
+        return run
+
+    both, main, other = stopped(100_000, 100_000), stopped(100_000, 5), stopped(5, 100_000)
+    failed = stopped(5, 5, "scaffold")
+    states = [(str(run.state), str(run.reference.state)) for run in (both, main, other, failed)]
+    assert states == [("stopped", "stopped"), ("stopped", "finished"), ("finished", "stopped"), ("finished", "failed")]
+    for run, can in ((both, True), (main, True), (other, True), (failed, False)):
+        for each in (run, run_of(row_of(run), run_of(row_of(run.reference), None, Columns().view), Columns().view)):
+            assert (each.can_resume, each.reference.can_resume) == (can, False)
+        run.owner = ""
+        assert not run.can_resume  # deleted, and there only for those that continue it
 
 
 # --- deleting, continuing and forking at the same time
@@ -463,6 +516,30 @@ def test_nothing_is_written_of_a_run_that_ended_right_after_its_first_record(sta
     assert written == [RunState.QUEUED, RunState.RUNNING, RunState.STOPPED]
 
 
+def test_what_comes_while_the_disk_fails_is_written_after_and_over_what_was_before(monkeypatch):
+    monkeypatch.setattr(journal, "INTERVAL", 0.01)
+    monkeypatch.setattr(journal, "_RETRY_AFTER", 0.01)
+    running = row_of(new_run(config()))
+    stopped = replace(running, state=RunState.STOPPED)
+    saved = []
+
+    class Failing:
+        def save(self, row, records):
+            if saved or made.reason(running.id):
+                saved.append((row, records))
+                return
+            made.row(stopped)
+            made.record(running.id, 1, "b")
+            raise sqlite3.OperationalError("database or disk is full")
+
+    made = journal.Journal(Failing(), lambda *_: None)
+    made.row(running)
+    made.record(running.id, 0, "a")
+    until(lambda: saved)
+    made.close(5)
+    assert saved == [(stopped, [(running.id, 0, "a"), (running.id, 1, "b")])]
+
+
 def test_a_finished_run_whose_last_records_are_lost_is_not_stored_as_finished():
     entry = journal._Entry(
         Row("a", datetime.now(UTC), RunState.FINISHED, "All 20 rounds are done.", "{}", None, "0", None),
@@ -541,3 +618,51 @@ def test_runs_expire_by_the_time_at_which_they_ended(start, path):
         database.execute("UPDATE runs SET ended = ? WHERE id = ?", (long_ago, old.id))
     manager._delete_expired(3600)
     assert [row.id for row in manager._store.listed(None)] == [run.id]
+
+
+def test_what_is_published_a_moment_before_does_not_expire(start, monkeypatch):
+    manager = start()
+    runs = [ended(manager, config(rounds=rounds)) for rounds in (2, 3, 4)]
+    listed = manager._library.ended_before
+
+    def and_then(when):
+        rows = listed(when)
+        assert {row.id for row in rows} == {run.id for run in runs}
+        manager.publish(runs[1].id, True, LOCAL)
+        return rows
+
+    assert all(manager._journal.settle(run.id) for run in runs)
+    monkeypatch.setattr(manager._library, "ended_before", and_then)
+    manager._delete_expired(-1)
+    assert [row.id for row in manager._store.listed(None)] == [runs[1].id]
+
+
+def test_checkpoints_count_among_what_is_kept(start, path):
+    manager = start()
+    _, before = manager._library.size()
+    folder = path.parent / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    (folder / "a-7.safetensors").write_bytes(bytes(12_345))
+    assert manager._library.size() == (0, before + 12_345)
+
+
+def test_a_deleted_run_leaves_no_checkpoint(start, path):
+    manager = start()
+    run, other = (ended(manager, config(rounds=rounds)) for rounds in (2, 3))
+    assert all(manager._journal.settle(each.id) for each in (run, other))
+    for name in (f"{run.id}.safetensors", f"{run.id}.before.safetensors", f"{other.id}.safetensors"):
+        (path.parent / "checkpoints" / name).parent.mkdir(exist_ok=True)
+        (path.parent / "checkpoints" / name).write_bytes(b"x")
+    manager.delete(run.id, LOCAL)
+    assert [file.name for file in (path.parent / "checkpoints").iterdir()] == [f"{other.id}.safetensors"]
+
+
+def test_a_parent_that_somebody_owns_stays_when_its_last_fork_is_deleted(start):
+    manager = start()
+    parent = ended(manager, config(rounds=8))
+    fork = manager.fork(parent.id, 5, config("fedprox", rounds=8))
+    until(lambda: not fork.live)
+    until(lambda: not manager._pairs.in_use(fork.id))
+    manager.delete(fork.id, LOCAL)
+    assert [row.id for row in manager._store.listed(None)] == [parent.id]
+    assert manager.get(parent.id).records.dicts() == [record(round) for round in range(9)]

@@ -18,6 +18,8 @@ def test_hosting_is_strict_by_default_and_each_limit_can_be_set_apart():
     assert (hosted.hosted, hosted.executor, hosted.queued_per_visitor) == (True, "process", 3)
     assert None not in (hosted.rounds, hosted.memory_bytes, hosted.gradient_evaluations, hosted.stored_bytes)
     assert None not in (hosted.kept_runs, hosted.kept_bytes, hosted.put_away_after)
+    assert local.begun_per_visitor == local.begun == 4 * local.concurrent
+    assert (hosted.begun, hosted.begun_per_visitor) == (4 * hosted.concurrent, 2 * hosted.concurrent)
     assert (local.downloads, hosted.downloads) == (True, False)
     assert (local.kept_runs, local.kept_bytes, local.put_away_after) == (None, None, None)
     chosen = Limits.from_environment(
@@ -27,13 +29,15 @@ def test_hosting_is_strict_by_default_and_each_limit_can_be_set_apart():
             "FEDVIZ_RUN_ROUNDS": "0", "FEDVIZ_RUN_BYTES": "3000", "FEDVIZ_PAUSE_UNWATCHED": "90", "FEDVIZ_EXPIRE": "2",
             "FEDVIZ_ADMIN_TOKEN": "correct horse battery", "FEDVIZ_BEGUN": "9", "FEDVIZ_PUT_AWAY": "300",
             "FEDVIZ_DOWNLOAD": "1", "FEDVIZ_STORED_RUNS": "12", "FEDVIZ_STORED_BYTES": "5e8",
+            "FEDVIZ_BEGUN_PER_VISITOR": "4",
         }
     )  # fmt: skip
     assert chosen == Limits(
         True, "thread", 7, 5, 2, 1_000_000_000, 2_000_000, None, 3000, 90.0, 172_800.0, "correct horse battery",
-        begun=9, put_away_after=300, kept_runs=12, kept_bytes=500_000_000,
+        begun=9, begun_per_visitor=4, put_away_after=300, kept_runs=12, kept_bytes=500_000_000,
     )  # fmt: skip
     lines = "\n".join(chosen.describe())
+    assert "up to 9 have begun, those included that are paused or paced, 4 of one visitor" in lines
     assert "7 runs compute at a time" in lines
     assert "1 GB" in lines
     assert "after 2 days" in lines
@@ -158,6 +162,27 @@ def test_what_live_runs_will_take_counts_and_many_at_once_get_no_more_than_fits(
     manager.limits = Limits(kept_bytes=int(3.5 * one) + 100_000)
     with pytest.raises(Refused, match="still compute"):
         manager.submit(config(rounds=900))
+
+
+def test_what_a_resumed_run_will_add_counts_and_what_it_has_does_not_count_twice(start):
+    one = stored_bytes(config(rounds=900))
+    manager = start(executor := Held())
+    run = manager.submit(config(rounds=900))
+    executor.let(600)
+    until(lambda: run.round == 600, 20)
+    manager.stop(run.id)
+    executor.let(10**9)
+    until(lambda: not manager._pairs.in_use(run.id))
+    assert manager._journal.settle(run.id)
+    _, taken = manager._library.size()
+    manager.limits = Limits(kept_bytes=taken + one // 4)
+    with pytest.raises(Refused, match="this one would add about"):
+        manager.resume(run.id, LOCAL)
+    manager.limits = Limits(kept_bytes=taken + one // 2)
+    manager.resume(run.id, LOCAL)
+    again = manager.get(run.id)
+    until(lambda: not again.live, 20)
+    assert again.round == 900
 
 
 def test_what_is_held_in_memory_of_ended_runs_is_bounded_by_its_bytes(start, monkeypatch):

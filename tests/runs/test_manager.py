@@ -303,14 +303,15 @@ def test_a_run_without_memory_is_refused_at_once_or_at_its_turn(start, monkeypat
     executor = Held()
     manager = start(executor, limits=Limits(concurrent=1))
     manager.submit(config())
-    waiting = manager.submit(config())
+    waiting = manager.submit(config(), config("fedprox"))
     monkeypatch.setattr(admission, "free_bytes", lambda: 1000)
     with pytest.raises(Refused, match="1 kB that are free"):
         manager.submit(config())
     executor.let(1000)
-    until(lambda: ended(waiting))
-    assert waiting.state is RunState.FAILED
-    assert "1 kB that are free" in waiting.message
+    until(lambda: not waiting.live)
+    for each in (waiting, waiting.reference):
+        assert each.state is RunState.FAILED
+        assert "1 kB that are free" in each.message
 
 
 # --- what goes wrong
@@ -422,7 +423,7 @@ def test_a_database_that_has_become_read_only_interrupts_the_run_which_is_contin
     assert (run.state, run.can_resume) == (RunState.INTERRUPTED, True)
     assert "attempt to write a readonly database" in run.message
     assert rounds_of(run) == list(range(run.round + 1))
-    with pytest.raises(Refused, match="still being written"):
+    with pytest.raises(Refused, match=r"still being written, and could not be so far \(attempt to write a readonly"):
         manager.resume(run.id)
     manager._store._writer.execute("PRAGMA query_only = 0")
     manager.resume(run.id)

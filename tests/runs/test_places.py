@@ -227,6 +227,66 @@ def test_a_paced_run_is_put_away_for_others_only_after_a_while(start):
     assert "others were waiting, and it went slowly" in slow.message
 
 
+def test_who_keeps_many_slow_runs_going_keeps_others_from_nothing(start):
+    executor = Counted()
+    manager = start(executor, limits=Limits(concurrent=1, begun=4, begun_per_visitor=2, put_away_after=600))
+    slow = started(manager, 3)
+    for run in slow:
+        manager.set_pace(run.id, 5.0)
+    until(lambda: slow[1].round >= 0)
+    assert (slow[2].state, slow[2].queue_position) == (RunState.QUEUED, None)
+    assert slow[2].message == (
+        "2 runs of this visitor have begun, which is the most for one: it starts when one of them ends."
+    )
+    others = started(manager, 2, BEN)
+    assert [run.queue_position for run in others] == [None, 1]
+    until(lambda: others[0].round > 5)
+    manager.set_pace(others[0].id, 5.0)
+    until(lambda: others[1].round > 5)  # although it came last
+    assert [run.live for run in slow] == [True] * 3
+    manager.stop(slow[0].id)
+    manager.stop(others[1].id)
+    until(lambda: slow[2].round >= 0)
+    assert executor.most == 1
+
+
+def test_who_has_begun_a_share_makes_room_with_an_own_paused_run_not_with_that_of_another(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=2, begun_per_visitor=1))
+    others, mine = started(manager, 1, BEN)[0], started(manager, 1)[0]
+    for run in (others, mine):
+        until(lambda run=run: run.round >= 1)
+        manager.pause(run.id)
+        until(lambda run=run: run.state is RunState.PAUSED)
+    manager.watch(mine.id)  # the other one was left alone for longer
+    new = started(manager, 1)[0]
+    until(lambda: new.round >= 1)
+    assert (others.state, mine.state) == (RunState.PAUSED, RunState.INTERRUPTED)
+
+
+def test_a_paced_run_that_is_touched_is_not_put_away(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=1, put_away_after=0.4))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 2.0)
+    until(lambda: slow.round >= 0)
+    new, began = started(manager, 1, BEN)[0], time.monotonic()
+    while time.monotonic() - began < 0.8:
+        manager.set_pace(slow.id, 2.0)
+        time.sleep(0.02)
+    assert (slow.live, new.state) == (True, RunState.QUEUED)
+
+
+def test_who_is_paused_while_preparing_has_a_place_until_all_is_ready(start):
+    executor = Counted(preparation=0.3)
+    manager = start(executor, limits=Limits(concurrent=1))
+    first = started(manager, 1)[0]
+    manager.pause(first.id)
+    second = started(manager, 1, BEN)[0]
+    assert (first.state, second.state) == (RunState.PREPARING, RunState.QUEUED)
+    until(lambda: second.state is RunState.PREPARING)
+    assert executor.prepared == 1
+    until(lambda: first.state is RunState.PAUSED)
+
+
 def test_a_run_that_is_resumed_keeps_its_pace(start):
     manager = start(Counted(), limits=Limits(concurrent=1))
     run = started(manager, 1)[0]
@@ -302,20 +362,23 @@ def test_nothing_waits_for_a_check_of_data_that_takes_long(start, monkeypatch):
     go.set()
 
 
+class Silent:
+    """A gate that counts its turns."""
+
+    visitor = ""
+
+    def __init__(self):
+        self.turns, self.computes = 0, False
+
+    def begin_turn(self):
+        self.turns += 1
+
+    def end_turn(self):
+        return not self.computes
+
+
 @pytest.mark.parametrize("others", [0, 3])
 def test_a_turn_goes_round_and_comes_back(others):
-    class Silent:
-        visitor = ""
-
-        def __init__(self):
-            self.turns = 0
-
-        def begin_turn(self):
-            self.turns += 1
-
-        def end_turn(self):
-            return True
-
     turns, first, rest = Turns(1), Silent(), [Silent() for _ in range(others)]
     for each in (first, first, *rest):  # twice in line is once
         turns.want(each)
@@ -326,3 +389,26 @@ def test_a_turn_goes_round_and_comes_back(others):
         assert each.turns == 1
         turns.leave(each)
     assert (first.turns, turns.wanted) == (2, False)
+
+
+def test_who_asks_twice_for_a_turn_has_one():
+    turns, first, second = Turns(1), Silent(), Silent()
+    for each in (first, second, second):
+        turns.want(each)
+    turns.rest(first)
+    turns.rest(second)
+    assert (second.turns, turns.wanted) == (1, False)
+    turns.want(first)
+    assert first.turns == 2
+
+
+def test_a_turn_is_not_taken_from_one_who_computes():
+    turns, first, second = Turns(1), Silent(), Silent()
+    turns.want(first)
+    turns.want(second)
+    first.computes = True
+    turns.rest(first)
+    assert (second.turns, turns.wanted) == (0, True)
+    first.computes = False
+    turns.rest(first)
+    assert (second.turns, turns.wanted) == (1, False)

@@ -130,6 +130,7 @@ def test_a_database_of_the_first_version_is_brought_forward_with_all_that_is_in_
             None,
             False,
         )
+        assert run.ended == NOON
         assert (reference.is_reference, reference.state) == (True, RunState.INTERRUPTED)
         assert store.records("a").dicts() == [record(round) for round in range(3)]
         store.close()

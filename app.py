@@ -12,5 +12,9 @@ PAGES = [
     st.Page("pages/reference.py", title="Reference", icon=":material/menu_book:", url_path="catalogue"),
     st.Page("pages/runs.py", title="Runs", icon=":material/history:", url_path="all-runs"),
     st.Page("pages/admin.py", title="Admin", icon=":material/shield_person:", url_path="operations"),
+    # What one would guess.
+    st.Page("pages/reference.py", title="Reference", icon=":material/menu_book:", url_path="reference"),
+    st.Page("pages/runs.py", title="Runs", icon=":material/history:", url_path="runs"),
+    st.Page("pages/admin.py", title="Admin", icon=":material/shield_person:", url_path="admin"),
 ]
 st.navigation(PAGES, position="hidden").run()

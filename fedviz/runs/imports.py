@@ -15,6 +15,9 @@ from fedviz.runs.columns import Record
 from fedviz.runs.run import RunState
 
 SCHEMA: Final = 1  # of an exported run
+EXPORTED: Final = (
+    "a run as fedviz exports it (by Export as JSON on the page of all runs, or Whole run as JSON under Share)"
+)
 LARGEST: Final = 20_000_000  # bytes
 LARGEST_CONFIG: Final = 500_000  # characters; lists of runs read them all
 LONGEST_TITLE: Final = 80
@@ -55,21 +58,21 @@ def with_reference(run: Imported) -> list[Imported]:
 def read(data: bytes) -> Imported:
     """The run in a file's content. Raises Refused with what is wrong with it."""
     if len(data) > LARGEST:
-        raise Refused(f"The file has {len(data):,} bytes; allowed are {LARGEST:,}.")
+        raise Refused(
+            f"The file has {len(data):,} bytes; allowed are {LARGEST:,}. A run with fewer rounds, or fewer clients a round, is smaller."
+        )
     groups, quotes = data.count(b"[") + data.count(b"{"), data.count(b'"')
     if groups > _FEW + len(data) / _BYTES_A_GROUP or quotes > _FEW + len(data) / _BYTES_A_QUOTE:
-        raise Refused(
-            "The file is not a run that was exported by fedviz: it holds far too many lists or texts for its size."
-        )
+        raise Refused(f"The file is not {EXPORTED}: it holds far too many lists or texts for its size.")
     with _READING:
         try:
             values = json.loads(data.decode("utf-8-sig"), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
-            raise Refused(f"The file is not JSON that can be read: {error}.") from None
+            raise Refused(f"The file is not {EXPORTED}: it is no JSON that can be read ({error}).") from None
         try:
             return _run(values, reference=False)
         except _Wrong as wrong:
-            raise Refused(f"The file is not a run that was exported by fedviz: {wrong}.") from None
+            raise Refused(f"The file is not {EXPORTED}: {wrong}.") from None
 
 
 class _Wrong(ValueError):  # noqa: N818 - what is said of it, not an error of ours
@@ -80,6 +83,12 @@ def _run(values: Any, *, reference: bool) -> Imported:
     who = "reference" if reference else "the run"
     values = _group(values, who)
     schema = values.get("schema", 1 if reference else None)
+    if "records" not in values:
+        raise _Wrong(f"{who} has no records; settings alone are opened by a link, or by the command line's --config")
+    if type(schema) is int and schema > SCHEMA:
+        raise _Wrong(
+            f"{who} has schema {str(schema)[:40]}, which a newer fedviz wrote; this one reads {SCHEMA}: update it"
+        )
     if type(schema) is not int or schema != SCHEMA:
         raise _Wrong(f"{who}: its schema is {str(schema)[:40]}, this fedviz reads {SCHEMA}")
     if len(json.dumps(values.get("config"))) > LARGEST_CONFIG:

@@ -265,9 +265,14 @@ class RunManager:
     def rename(self, run_id: str, title: str, visitor: Visitor) -> None:
         """Give the run a title, of one line; an empty one takes it away. Raises Refused, StoreError."""
         title = " ".join(title.split())
-        if len(title) > LONGEST_TITLE or not title.isprintable():
+        if len(title) > LONGEST_TITLE:
             raise Refused(
-                f"The title has {len(title)} characters; allowed are up to {LONGEST_TITLE}, all of them visible."
+                f"The name has {len(title)} characters; allowed are up to {LONGEST_TITLE}. Choose a shorter one."
+            )
+        if not title.isprintable():
+            hidden = ", ".join(sorted({f"U+{ord(sign):04X}" for sign in title if not sign.isprintable()}))
+            raise Refused(
+                f"The name holds characters that cannot be seen ({hidden}). Type it anew instead of pasting it."
             )
         self._change(run_id, visitor, title=title)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 import streamlit as st
 
 from fedviz.config import ConfigError
@@ -13,6 +16,7 @@ from fedviz.ui.manager import run_manager
 from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
+DOUBLE_CLICK = 0.3  # seconds between the two clicks of a double one
 LINKS = ("preset", "config")  # of links that open settings
 PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None: as fast as it goes
 
@@ -42,7 +46,7 @@ def start(*, again: bool = False) -> None:
     """
     manager, form = run_manager(), controls.read()
     before = run_or_none(run_id())
-    if form.config is None or form.reason:
+    if form.config is None or form.reason or (not again and _is_second_click("run")):
         return
     unchanged = before is not None and not differs(form, before)
     if before is not None and unchanged and before.live:
@@ -67,7 +71,7 @@ def start(*, again: bool = False) -> None:
 def fork(round: int) -> None:
     """Continue the run on the page from a round, with what the form says, as a run of its own."""
     form, parent = controls.read(), run_or_none(run_id())
-    if form.config is None or parent is None:
+    if form.config is None or parent is None or _is_second_click("fork"):
         return
     st.session_state.refused = None
     try:
@@ -134,12 +138,15 @@ def differs(form: controls.Form, run: Run) -> bool:
 
 
 def pause() -> None:
-    _tell("pause", run_id())
+    """Stand still after the round in flight."""
+    if not _is_second_click("pause"):
+        _tell("pause", run_id())
 
 
 def resume() -> None:
     """Go on: a run that stands still, and one that ended early and left a checkpoint."""
-    _tell("resume", run_id())
+    if not _is_second_click("pause"):
+        _tell("resume", run_id())
 
 
 def step() -> None:
@@ -160,6 +167,13 @@ def set_pace() -> None:
     chosen = st.session_state.pace
     if chosen in PACES:  # a browser may say None while the page is made
         _tell("set_pace", run_id(), PACES[chosen])
+
+
+def _is_second_click(button: str) -> bool:
+    """Whether a click belongs to the one before: when it comes the button may already stand for the opposite, or for another run."""
+    pressed: dict[str, float] = st.session_state.setdefault("pressed", {})
+    before, pressed[button] = pressed.get(button, -math.inf), time.monotonic()
+    return pressed[button] - before < DOUBLE_CLICK
 
 
 def _tell(what: str, run_id: str | None, *values: object) -> None:

@@ -106,7 +106,7 @@ def _overview() -> None:
             ("Begun", f"{len(now.computing):,} of {now.limits.begun:,}; {now.limits.concurrent:,} compute at a time"),
             ("Waiting", f"{len(now.queued):,} of {now.limits.queue_length:,}"),
             ("Memory in use", f"{in_words(now.memory_used)}, {in_words(now.memory_free)} free"),
-            ("Stored", f"{now.stored_runs:,} runs, {in_words(now.stored_bytes)}"),
+            ("Stored", f"{words.count(now.stored_runs, 'run')}, {in_words(now.stored_bytes)}"),
             ("Disk free", in_words(now.disk_free)),
         ),
         strict=True,
@@ -129,11 +129,17 @@ def _list(title: str, runs: list[Run]) -> None:
         st.caption("None.")
     for run in runs:
         badge = words.BADGES[run.state]
-        done = f"round {max(run.round, 0):,} of {run.config.rounds:,}" if run.live else f"{run.config.rounds:,} rounds"
-        facts = [run.created.astimezone().strftime("%d %b %Y, %H:%M"), done, run.title or words.title(run.config)]
+        done = (
+            f"round {max(run.round, 0):,} of {run.config.rounds:,}"
+            if run.live
+            else words.count(run.config.rounds, "round")
+        )
+        facts = [words.when(run.created, st.context.timezone), done]
+        facts += [end] if (end := words.standing(run.state, run.message)) else []
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"admin-{run.id}"):
             st.badge(badge.word, icon=badge.icon, color=badge.color)
-            st.markdown(words.plain(" · ".join(facts)))
+            pages.to_run(run.id, words.plain(run.title or words.title(run.config)))
+            st.caption(words.plain(" · ".join(facts)))
             if run.live:
                 st.button(
                     "Cancel", key=f"cancel-{run.id}", icon=":material/stop:", type="tertiary",

@@ -123,10 +123,11 @@ def show(form: Form) -> None:
 def _presets(form: Form) -> None:
     """Ready-made settings; says "your own" as soon as anything differs."""
     now = next((name for name, preset in _ready_made().items() if preset == (form.config, form.reference)), OWN)
-    _put("w.preset", now)
+    options = [*PRESETS, *([OWN] if now == OWN else [])]
     st.selectbox(
         "Start from",
-        [*PRESETS, *([OWN] if now == OWN else [])],
+        options,
+        index=options.index(_put("w.preset", now)),
         key="w.preset",
         format_func=lambda name: PRESETS[name].title if name in PRESETS else "Your own settings",
         on_change=_start_from,
@@ -175,10 +176,10 @@ def _compare_with(form: Form) -> None:
     own = draft()["algorithm"]
     options = [NO_REFERENCE, *(name for name in ALGORITHMS if name != own)]
     key, value = "w." + REFERENCE, draft()[REFERENCE] if draft()[REFERENCE] != own else NO_REFERENCE
-    _put(key, value)
     st.selectbox(
         "Compare with",
         options,
+        index=options.index(_put(key, value)),
         key=key,
         format_func=lambda name: ALGORITHMS[name].title if name in ALGORITHMS else "nothing",
         on_change=_pick,
@@ -237,20 +238,21 @@ def _choose(setting: Setting, labels: dict[str, str], *, on_change: Callable[[st
     arguments: dict[str, Any] = {
         "key": key, "format_func": lambda tag: labels[tag], "on_change": on_change, "args": (key, setting.key), "help": help,
     }  # fmt: skip
-    _put(key, draft()[setting.key])
+    value, options = _put(key, draft()[setting.key]), list(labels)
+    known = value if value in options else options[0]  # a browser may send what was not offered
     if short:
-        st.segmented_control(_label(setting), list(labels), required=True, width="stretch", **arguments)
+        st.segmented_control(_label(setting), options, default=known, required=True, width="stretch", **arguments)
     else:
-        st.selectbox(_label(setting), list(labels), **arguments)
-        chosen = labels.get(draft()[setting.key], "")  # a browser may send what was not offered: then the form says so
+        st.selectbox(_label(setting), options, index=options.index(known), **arguments)
+        chosen = labels.get(value, "")
         if len(chosen) > SELECT_WIDTH:
             st.caption(chosen)
 
 
 def _switch_control(form: Form, setting: Setting) -> None:
     key = f"w.{setting.key}"
-    _put(key, draft()[setting.key])
-    st.toggle(_label(setting), key=key, help=_tooltip(form, setting), on_change=_write, args=(key, setting.key))
+    value = bool(_put(key, draft()[setting.key]))
+    st.toggle(_label(setting), value, key=key, help=_tooltip(form, setting), on_change=_write, args=(key, setting.key))
 
 
 def _number(form: Form, setting: Setting) -> None:
@@ -275,15 +277,16 @@ def _typed(form: Form, setting: Setting, **look: Any) -> None:
     }
     if isinstance(value, str) or (isinstance(value, int) and abs(value) > LARGEST_TYPED):
         key = f"{key}.text"
-        _put(key, str(value))
-        st.text_input(_label(setting), **common | {"key": key, "args": (key, setting.key)})
+        st.text_input(_label(setting), _put(key, str(value)), **common | {"key": key, "args": (key, setting.key)})
         return
     if whole and not setting.optional and not isinstance(value, int):
         value = None  # emptied by the visitor: refused below the control
     _put(key, value)
+    # A number that has a default cannot be emptied.
+    default = None if setting.optional or value is None else int(value) if whole else float(value)
     bare = look["label_visibility"] == "collapsed"  # beside a visible label Streamlit would write "(required)"
     st.number_input(
-        _label(setting), value=None, required=bare, step=1 if whole else None, format="%d" if whole else "%g",
+        _label(setting), value=default, required=bare, step=1 if whole else None, format="%d" if whole else "%g",
         placeholder="auto" if setting.optional else "", **common,
     )  # fmt: skip
 
@@ -302,14 +305,14 @@ def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
     }
     if setting.about["log"]:
         steps = sorted({*log_steps(low, high, whole=whole), value})
-        _put(key, value)
-        st.select_slider(_label(setting), steps, format_func=lambda number: f"{number:g}", **arguments)
+        st.select_slider(
+            _label(setting), steps, _put(key, value), format_func=lambda number: f"{number:g}", **arguments
+        )
     elif whole:
-        _put(key, int(value))
-        st.slider(_label(setting), int(low), int(high), **arguments)
+        st.slider(_label(setting), int(low), int(high), _put(key, int(value)), **arguments)
     else:
-        _put(key, float(value))
-        st.slider(_label(setting), float(low), float(high), step=(high - low) / 100, format="%g", **arguments)
+        value, step = _put(key, float(value)), (high - low) / 100
+        st.slider(_label(setting), float(low), float(high), value, step=step, format="%g", **arguments)
 
 
 def _text(form: Form, setting: Setting) -> None:
@@ -326,10 +329,10 @@ def _text(form: Form, setting: Setting) -> None:
                 "Empty it", key=f"{key}.empty", on_click=draft().update, args=({setting.key: ""},), type="tertiary"
             )
     else:
-        _put(key, value)
         st.text_area(
-            _label(setting), key=key, help=_tooltip(form, setting), height=90, on_change=_write, args=(key, setting.key)
-        )
+            _label(setting), _put(key, value), key=key, help=_tooltip(form, setting), height=90, on_change=_write,
+            args=(key, setting.key),
+        )  # fmt: skip
     if form.config and (found := words.found(setting.path, form.config)):
         st.caption(found)
 
@@ -407,10 +410,15 @@ def _complain(form: Form, path: str) -> None:
         st.markdown(f":red[:small[:material/error: {words.escape(message[0].upper() + message[1:])}]]")
 
 
-def _put(key: str, value: Any) -> None:
-    """Show `value` in the widget `key`. Left alone where it shows that already, so that fast typing is never overwritten."""
+def _put(key: str, value: Any) -> Any:
+    """Show `value` in the widget `key`, and give it back to be its default as well: a browser is told once what is put into a widget,
+    and one that is still loading when the page is drawn again has only the default to go by.
+
+    Left alone where it shows that already, so that fast typing is never overwritten.
+    """
     if key not in st.session_state or st.session_state[key] != value:
         st.session_state[key] = value
+    return value
 
 
 def _write(key: str, setting: str) -> None:

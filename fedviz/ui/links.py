@@ -17,10 +17,12 @@ from typing import Any, Final
 from fedviz.algorithms import ALGORITHMS
 from fedviz.config import ConfigError, SimulationConfig, with_settings
 from fedviz.papers.presets import PRESETS
+from fedviz.ui import settings
 from fedviz.ui.settings import reference_for
 
 REFERENCE: Final = "compare_with"
 LONGEST: Final = 100_000  # characters of a configuration; a browser's address bar ends much earlier
+MOST_TOLD: Final = 3  # problems that are told one by one
 LONGEST_OFFERED: Final = 2_000  # of a link that any browser, proxy and chat program takes
 Pair = tuple[SimulationConfig, SimulationConfig | None]
 
@@ -41,33 +43,46 @@ def read_config(text: str) -> Pair:
     values = _values(text)
     wanted = values.pop(REFERENCE, "fedavg")
     if wanted is not None and (not isinstance(wanted, str) or wanted not in ALGORITHMS):
-        raise LinkError(f"The link wants to compare with {_short(wanted)}; allowed are {_listed(ALGORITHMS)}, or null.")
+        raise LinkError(
+            f"The link wants to compare with {_short(wanted)}; allowed are {_listed(ALGORITHMS)}, or null. "
+            'Choose one at the left, under "Compare with".'
+        )
     try:
         config = with_settings(f"{path}={json.dumps(value)}" for path, value in _flat(values))
     except RecursionError:
         raise LinkError("The link's settings are nested too deeply to be any.") from None
     except ConfigError as error:
-        (path, message), *others = error.problems
-        more = f" (and {len(others)} more)" if others else ""
-        named = f"{_short(path)}: " if path else ""
-        raise LinkError(f"The link's settings cannot be run: {named}{message.rstrip('.')}{more}.") from None
+        wrong = [_problem(path, message) for path, message in error.problems]
+        more = f"; and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
+        raise LinkError(
+            f"The link's settings cannot be run: {'; '.join(wrong[:MOST_TOLD])}{more}. "
+            "Ask for a link that is right, or choose the settings at the left."
+        ) from None
     reference, why = reference_for(config, wanted)
     if why:
-        raise LinkError(f"The link compares with {ALGORITHMS[str(wanted)].title}, which {why}.")
+        raise LinkError(
+            f'The link compares with {ALGORITHMS[str(wanted)].title}, which {why}, at the left under "Compare with".'
+        )
     return config, reference
 
 
 def read_preset(name: str) -> Pair:
     """The settings of a preset, and those to compare with. Raises LinkError."""
     if name not in PRESETS:
-        raise LinkError(f"The link names a preset {_short(name)}; there are {_listed(PRESETS)}.")
+        raise LinkError(
+            f"The link names a preset {_short(name)}, which there is not; there are {_listed(PRESETS)}. "
+            'Choose one at the left, under "Start from".'
+        )
     config = PRESETS[name].build()
     return config, reference_for(config, PRESETS[name].reference)[0]
 
 
 def _values(text: str) -> dict[str, Any]:
     if len(text) > LONGEST:
-        raise LinkError(f"The link holds {len(text):,} characters of settings; at most {LONGEST:,} are read.")
+        raise LinkError(
+            f"The link holds {len(text):,} characters of settings; at most {LONGEST:,} are read. "
+            "Ask for the settings as a file, or for the run itself, exported as JSON."
+        )
     try:
         if not text.lstrip().startswith("{"):
             text = base64.b64decode(
@@ -96,6 +111,11 @@ def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
             else:
                 found.append((f"{prefix}{name}", value))
     return found
+
+
+def _problem(path: str, message: str) -> str:
+    """What is wrong with a setting, as the form calls it."""
+    return f"{_short(settings.label(path))}: {message.rstrip('.')}" if path else message.rstrip(".")
 
 
 def _short(value: Any) -> str:

@@ -167,7 +167,8 @@ def _headline(scene: Scene, now: Now) -> None:
 def _sentence(scene: Scene, now: Now, changed: bool) -> str:
     if now.live and scene.run is not None and not len(scene.run.records):
         said = (now.message or words.BADGES[now.state].sentence).rstrip(".")
-        return f"{said}. The charts are still those from before."
+        drawn = "the run before it" if scene.previous else "a recorded run of the default settings"
+        return f"{said}. Until it has computed its first round the charts show {drawn}."
     if scene.embedded and scene.run is None:
         return EMBEDDED
     if scene.form.config and (changed or scene.run is None):
@@ -211,6 +212,7 @@ def _pace(scene: Scene, live: bool) -> None:
     st.segmented_control(
         "Rounds a second",
         list(PACES),
+        default=st.session_state.pace,  # for a browser that is still loading when the page is drawn again
         key="pace",
         required=True,
         format_func=lambda name: name if name == "max" else f"{name}/s",
@@ -246,5 +248,6 @@ def _scrubber(shown: Shown) -> int | None:
     if st.session_state.get(key) in (None, st.session_state.get(seen)) or st.session_state[key] > last:
         st.session_state[key] = last
     st.session_state[seen] = last
-    chosen = min(st.slider("Look at round", 0, planned, key=key, help=SCRUBBER_HELP, width=280), last)
+    looked_at = st.session_state[key]
+    chosen = min(st.slider("Look at round", 0, planned, looked_at, key=key, help=SCRUBBER_HELP, width=280), last)
     return chosen if chosen < last else None

@@ -13,7 +13,7 @@ from fedviz.ui import words
 
 def show(run: Run) -> None:
     """One line under the page, and what there is to warn of."""
-    when = run.created.strftime("%d %b %Y, %H:%M UTC")
+    when = words.when(run.created, st.context.timezone)
     where = f" on {run.device}" if run.device else ""
     st.caption(words.escape(f"Started on {when}. Computed by fedviz {run.version}{where}."))
     if run.parent_id and run.forked_at is not None:

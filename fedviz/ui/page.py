@@ -55,7 +55,7 @@ def simulate() -> None:
     shown = Shown.of(run) if run else scene.shown
     config = shown.config if shown else form.config
     if unknown:
-        st.info(words.plain(unknown), icon=":material/link_off:")
+        st.error(words.plain(unknown), icon=":material/link_off:")
     _title(_name(run) or (words.title(config) if config else "fedviz"), run, form, embedded)
     if is_forgotten() and not embedded:
         st.caption(f":material/cookie_off: {FORGETFUL}")
@@ -79,7 +79,7 @@ def _run_in_address() -> tuple[Run | None, str]:
     if run is None:
         return None, (
             "This link names a run that is not kept here: it may be from another computer, or have been deleted. "
-            "Below is the normal page; press Run for a run of your own."
+            "Ask for a new link, or press Run for a run of your own."
         )
     if st.session_state.get("loaded") != run.id:  # opened by its link: the controls say what the run has
         st.session_state.loaded = run.id
@@ -95,7 +95,7 @@ def _settings_in_address() -> str:
     try:
         settings = links.read_preset(given["preset"]) if "preset" in given else links.read_config(given["config"])
     except LinkError as error:
-        return f"{error} Below is the normal page."
+        return str(error)
     if st.session_state.get("linked") != given:
         st.session_state.linked = given
         controls.load(*settings)

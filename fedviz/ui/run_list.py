@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Callable, Sequence
 
@@ -10,13 +9,13 @@ import streamlit as st
 
 from fedviz import figures
 from fedviz.algorithms import ALGORITHMS
-from fedviz.config import ConfigError
+from fedviz.config import ConfigError, SimulationConfig
 from fedviz.figures.overlay import ACCURACY, LOSS, MOST
 from fedviz.runs import export
 from fedviz.runs.admission import Refused
 from fedviz.runs.run import Run, RunState
 from fedviz.runs.store import StoreError
-from fedviz.ui import actions, pages, words
+from fedviz.ui import actions, pages, settings, words
 from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
@@ -24,9 +23,20 @@ from fedviz.ui.shown import Shown
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
 
 LOADED = 200  # runs that are searched and ordered, the newest; and again for each press of "Look further back"
+COMPARED = "compare"  # the query parameter
 PAGE = 20  # runs shown at first, and again for each press of "Show more"
 LARGEST_IMPORT = 20  # MB
 LONGEST_TITLE = 80
+INTERVALS = ("eval_every", "probe_every")
+TOLD = (
+    "participation",
+    "problem.partition",
+    "num_clients",
+    "seed",
+    "rounds",
+    *INTERVALS,
+)  # paths, by titles or other facts
+MOST_APART = 2  # differences that a name in the charts holds
 SORTS: dict[str, Callable[[Run], object]] = {
     "Newest first": lambda run: -run.created.timestamp(),
     "Oldest first": lambda run: run.created.timestamp(),
@@ -61,13 +71,13 @@ def show() -> None:
         return
     runs, older = runs[:loaded], len(runs) > loaded
     found = _found(runs)
-    chosen = [run for run in runs if st.session_state.get(f"compare-{run.id}")]
-    _comparison(chosen)
+    compared = _compared()
+    _comparison(compared)
     if not found:
         st.info("No run fits. Search for less, or empty the filters.", icon=":material/search_off:")
     most = st.session_state.setdefault("runs_shown", PAGE)
     for run in found[:most]:
-        _row(run, full=len(chosen) >= MOST)
+        _row(run, [each.id for each in compared])
     if len(found) > most:
         st.button(f"Show more ({len(found) - most:,} left)", key="more_runs", on_click=_show_more)
     elif older:
@@ -114,7 +124,7 @@ def _found(runs: Sequence[Run]) -> list[Run]:
         (
             run
             for run in runs
-            if all(word in _searchable(run) for word in asked)
+            if _fits(run, asked)
             and (not wanted_methods or run.config.algorithm.title in wanted_methods)
             and (not wanted_states or words.BADGES[run.state].word in wanted_states)
         ),
@@ -122,21 +132,30 @@ def _found(runs: Sequence[Run]) -> list[Run]:
     )
 
 
+def _fits(run: Run, asked: Sequence[str]) -> bool:
+    """Whether all words are found; an id is found by how it begins, as in the names of exported files."""
+    if not asked:
+        return True
+    text, begins = _searchable(run), run.id.lower()
+    return all(word in text or (len(word) >= 8 and begins.startswith(word)) for word in asked)
+
+
 def _searchable(run: Run) -> str:
-    return f"{run.title or ''} {words.title(run.config)} {run.config.algorithm.title} {run.id}".lower()
+    _moment, *facts = _facts(run)  # not its digits, among which numbers of settings would be found
+    return " ".join([name(run), *facts, words.BADGES[run.state].word]).lower()
 
 
 # --- one run
 
 
-def _row(run: Run, *, full: bool) -> None:
+def _row(run: Run, chosen: Sequence[str]) -> None:
     badge, owned = words.BADGES[run.state], run_manager().may_control(run, visitor())
     with st.container(border=True, key=f"run-{run.id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"head-{run.id}"):
-            key = f"compare-{run.id}"
+            full = len(chosen) >= MOST
             st.checkbox(
-                f"Compare {words.plain(name(run))}", key=key, label_visibility="collapsed",
-                disabled=full and not st.session_state.get(key),
+                f"Compare {words.plain(name(run))}", run.id in chosen, key=f"compare-{run.id}", label_visibility="collapsed",
+                disabled=full and run.id not in chosen, on_change=_compare, args=(run.id,),
                 help=f"At most {MOST} at a time." if full else "Draw it in one chart with others.",
             )  # fmt: skip
             pages.to_run(run.id, words.plain(name(run)))
@@ -152,12 +171,44 @@ def _row(run: Run, *, full: bool) -> None:
 
 
 def _facts(run: Run) -> list[str]:
-    facts = [run.created.astimezone().strftime("%d %b %Y, %H:%M"), *([words.title(run.config)] if run.title else [])]
-    facts += [f"{run.config.rounds:,} rounds", f"seed {run.config.seed}"]
+    """What there is to know of a run besides its name, the more telling first."""
+    done = (
+        f"round {max(run.round, 0):,} of {run.config.rounds:,}" if run.live else words.count(run.config.rounds, "round")
+    )
+    facts = [words.when(run.created, st.context.timezone), *([words.title(run.config)] if run.title else []), done]
+    facts += [end] if (end := words.standing(run.state, run.message)) else []
+    facts += [f"beside {run.reference.config.algorithm.title}"] if run.reference is not None else []
+    facts += [f"seed {run.config.seed}", *_unusual(run.config)]
     if run.forked_at is not None:
         facts.append(f"continues another run from round {run.forked_at:,}")
     facts += ["imported"] if run.imported else []
     return facts + ([run.device] if run.device else []) + [f"fedviz {run.version}"]
+
+
+def _unusual(config: SimulationConfig) -> list[str]:
+    """Settings that are not as they are at first, but for those that the title and the other facts tell."""
+    described = settings.described(config)
+    return [described[path] for path in config.differences() if path in described and not path.startswith(TOLD)]
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """What runs are called in the charts: those of one name with what tells them apart, if nothing else does the time of their start."""
+    called, about = [name(run) for run in runs], [_about(run) for run in runs]
+    told = []
+    for own, mine in zip(called, about, strict=True):
+        others = [theirs for other, theirs in zip(called, about, strict=True) if other == own]
+        apart = [text for path, text in mine.items() if any(other.get(path) != text for other in others)]
+        told.append(" · ".join([own, *apart[:MOST_APART]]))
+    return [
+        text if told.count(text) == 1 else f"{text} · {words.when(run.created, st.context.timezone)}"
+        for run, text in zip(runs, told, strict=True)
+    ]
+
+
+def _about(run: Run) -> dict[str, str]:
+    """Path -> what a run has there, in words, without intervals that follow from its rounds."""
+    forked = {} if run.forked_at is None else {"forked_at": f"continued from round {run.forked_at:,}"}
+    return {path: text for path, text in (settings.described(run.config) | forked).items() if path not in INTERVALS}
 
 
 def _menu(run: Run, owned: bool) -> None:
@@ -206,7 +257,7 @@ def _forget_deletion() -> None:
 def _delete(run_id: str) -> None:
     _forget_deletion()
     _try(lambda: run_manager().delete(run_id, visitor()))
-    st.session_state.pop(f"compare-{run_id}", None)
+    _put_compared([each.id for each in _compared() if each.id != run_id])
 
 
 def _rename(run_id: str) -> None:
@@ -263,23 +314,38 @@ def _import() -> None:
         st.toast("The run was imported: it is the newest in the list.", icon=":material/check:")
 
 
+def _compared() -> list[Run]:
+    """The runs to compare, in the order in which they were chosen. They stand in the address: a reload, a search and a link keep them."""
+    named = dict.fromkeys(st.query_params.get(COMPARED, "").split(",")[: 4 * MOST])
+    return [run for run in map(actions.run_or_none, named) if run is not None][:MOST]
+
+
+def _put_compared(run_ids: Sequence[str]) -> None:
+    if run_ids:
+        st.query_params[COMPARED] = ",".join(run_ids)
+    else:
+        st.query_params.pop(COMPARED, None)
+
+
+def _compare(run_id: str) -> None:
+    others = [each.id for each in _compared() if each.id != run_id]
+    _put_compared([*others, run_id] if st.session_state[f"compare-{run_id}"] else others)
+
+
 def _comparison(chosen: Sequence[Run]) -> None:
     """The chosen runs over one another."""
     if not chosen:
-        st.caption(f"Tick up to {MOST} runs to see their curves in one chart.")
+        st.caption(f"Click a run's name to open it. Tick up to {MOST} to see their curves in one chart.")
         return
-    views = []
-    for run in chosen[:MOST]:
-        whole = actions.run_or_none(run.id)
-        if whole is not None:
-            views.append((html.escape(name(run), quote=False), Shown.of(whole).view))  # charts read texts as HTML
+    views = [(called, Shown.of(run).view) for run, called in zip(chosen, _names(chosen), strict=True)]
     left, right = st.columns(2)
     for column, measures, key in ((left, LOSS, "compared-loss"), (right, ACCURACY, "compared-accuracy")):
         with column, st.container(border=True):
             live_plotly(figures.overlay(views, measures), key=key, height=320)
-    st.button("Clear the selection", key="clear", icon=":material/deselect:", on_click=_clear, args=(chosen,))
+    st.button("Clear the selection", key="clear", icon=":material/deselect:", on_click=_clear)
 
 
-def _clear(chosen: Sequence[Run]) -> None:
-    for run in chosen:
+def _clear() -> None:
+    for run in _compared():
         st.session_state[f"compare-{run.id}"] = False
+    _put_compared([])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -52,10 +52,10 @@ class Setting:
     key: str  # in the draft: with the tags of the choices above it
     path: str  # in a config, a link, an error: without them
 
-    @cached_property
+    @property
     def about(self) -> dict[str, Any]:
         """label, symbol, help, choices, suggested, log, minimum, maximum, above: see `fedviz.parameters.shown`."""
-        return shown(self.model, self.name)
+        return _about(self.model, self.name)
 
     @property
     def field(self) -> FieldInfo:
@@ -106,6 +106,11 @@ class Setting:
         assert isinstance(model, type)
         assert issubclass(model, Parameters)
         return [Setting(model, name, f"{self.key}.{name}", f"{self.path}.{name}") for name in model.model_fields]
+
+
+@cache
+def _about(model: type[BaseModel], name: str) -> dict[str, Any]:
+    return shown(model, name)
 
 
 TOP = {name: Setting(SimulationConfig, name, name, name) for name in SimulationConfig.model_fields}
@@ -205,6 +210,45 @@ def chosen(draft: Draft) -> Iterator[Setting]:
             todo = setting.inside(draft[setting.key]) + todo
         elif setting.kind == "section":
             todo = setting.parts + todo
+
+
+def described(config: SimulationConfig) -> dict[str, str]:
+    """Path -> the setting in words, as in "client rate 0.01", for all that a config has chosen but lists."""
+    found: dict[str, str] = {}
+
+    def describe(settings: list[Setting], values: dict[str, Any]) -> None:
+        for setting in settings:
+            value, label = values[setting.name], setting.about["label"][0].lower() + setting.about["label"][1:]
+            kind = setting.kind
+            if kind == "section":
+                describe(setting.parts, value)
+            elif kind == "group":
+                choice = value[setting.tag]
+                found[setting.path] = f"{label} {setting.candidates[choice].title}"  # type: ignore[attr-defined]
+                describe(setting.inside(choice), value)
+            elif kind == "choice" and isinstance(value, str):
+                found[setting.path] = f"{label} {dict(setting.about['choices']).get(value, value)}"
+            elif kind == "switch":
+                found[setting.path] = f"{label} {'on' if value else 'off'}"
+            elif isinstance(value, int | float):
+                found[setting.path] = f"{label} {value:,}" if isinstance(value, int) else f"{label} {value:g}"
+
+    describe(list(TOP.values()), config.to_dict())
+    return found
+
+
+def label(path: str) -> str:
+    """What the form calls the setting with a dotted path; the path itself where there is no such setting."""
+    todo = list(TOP.values())
+    while todo:
+        setting = todo.pop()
+        if path in (setting.path, setting.kind == "group" and f"{setting.path}.{setting.tag}"):
+            return str(setting.about["label"])
+        if setting.kind == "group":
+            todo += [inner for choice in setting.candidates for inner in setting.inside(choice)]
+        elif setting.kind == "section":
+            todo += setting.parts
+    return path
 
 
 def counts(setting: Setting, draft: Draft) -> bool:

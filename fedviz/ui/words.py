@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fedviz.algorithms import AlgorithmParameters, ClusterFedVARPParameters
 from fedviz.algorithms.amplified import AmplifiedParameters, AmplifiedScaffoldParameters
@@ -68,6 +70,20 @@ def duration(seconds: float) -> str:
         return f"{max(1, round(seconds))} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 10 else f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def when(time: datetime, zone: str | None) -> str:
+    """A moment by a visitor's clock, as in "30 Nov 2026, 11:56"; by UTC, and said so, where their time zone is not known."""
+    try:
+        return time.astimezone(ZoneInfo(zone or "")).strftime("%d %b %Y, %H:%M")
+    except (ValueError, OSError, ZoneInfoNotFoundError):  # a browser may say anything
+        return time.astimezone(UTC).strftime("%d %b %Y, %H:%M UTC")
+
+
+def standing(state: str, message: str) -> str:
+    """How far a run got that ended before its time, as in "Stopped after round 937"; "" for others."""
+    early = state in ("stopped", "interrupted", "diverged", "failed")
+    return re.split(r"[.:] ", message, maxsplit=1)[0].rstrip(".") if early else ""
 
 
 def escape(text: str) -> str:
@@ -343,7 +359,7 @@ def turns(config: SimulationConfig) -> str:
     if facts.seen_in_window is not None:
         said.append(f"{window} a client takes part with a chance of p_sample = {_chance(facts.seen_in_window)}.")
     elif isinstance(config.participation, Trace) and not config.participation.repeat:
-        said.append(f"The {_count(facts.window, 'round')} that are given do not start again.")
+        said.append(f"The {count(facts.window, 'round')} that are given do not start again.")
     elif facts.window > 1:
         said.append(f"The pattern starts again after {facts.window:,} rounds (the window P).")
     if facts.rho_squared is not None:
@@ -355,7 +371,7 @@ def turns(config: SimulationConfig) -> str:
     elif isinstance(config.participation, Trace):
         given = config.participation.cohorts
         empty = sum(not cohort for cohort in given)
-        said.append(f"Nobody takes part in {empty:,} of the {_count(len(given), 'round')} that are given.")
+        said.append(f"Nobody takes part in {empty:,} of the {count(len(given), 'round')} that are given.")
     else:
         said.append(f"A round is empty with a chance of {_chance(facts.empty)}.")
     return " ".join(said)
@@ -392,12 +408,13 @@ def found(path: str, config: SimulationConfig) -> str:
     each = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     empty, known = sum(not cohort for cohort in cohorts), len(set().union(*cohorts))
     return (
-        f"Found {_count(len(cohorts), 'round')} of {each} client{'' if sizes == [1] else 's'}, "
-        f"{_count(known, 'different client')} in all" + (f"; nobody in {_count(empty, 'round')}." if empty else ".")
+        f"Found {count(len(cohorts), 'round')} of {each} client{'' if sizes == [1] else 's'}, "
+        f"{count(known, 'different client')} in all" + (f"; nobody in {count(empty, 'round')}." if empty else ".")
     )
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """As in "1 run", "2,000 runs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

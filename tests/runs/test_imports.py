@@ -72,7 +72,9 @@ def changed(**changes):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (changed(schema=2), "its schema is 2, this fedviz reads 1"),
+        (changed(schema=2), "has schema 2, which a newer fedviz wrote; this one reads 1"),
+        (changed(schema=0), "its schema is 0, this fedviz reads 1"),
+        (lambda values: values.pop("records"), "settings alone"),
         (lambda values: values.pop("schema"), "its schema is None"),
         (changed(schema=True), "its schema is True"),
         (changed(config__rounds=-1), "settings are not valid: rounds: got -1"),

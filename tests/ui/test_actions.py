@@ -3,9 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from fedviz.runs.store import StoreError
+from fedviz.runs.visitor import LOCAL
 from fedviz.ui import actions, share
+from tests.ui.conftest import until
+from tests.ui.test_page import draft_of, small
 
 
 def test_a_run_that_cannot_be_read_is_as_good_as_none(monkeypatch):
@@ -29,3 +33,48 @@ def test_a_run_that_cannot_be_read_is_as_good_as_none(monkeypatch):
 def test_a_link_leads_to_the_page_itself(monkeypatch, address, link):
     monkeypatch.setattr(share.st, "context", SimpleNamespace(url=address))
     assert share.link("run=abc") == link
+
+
+def test_the_second_click_of_a_double_one_does_not_undo_the_first(monkeypatch):
+    """The button under the pointer turns from Pause to Resume as soon as the run stands still."""
+    told, clock = [], [100.0]
+    monkeypatch.setattr(actions.st, "session_state", {})
+    monkeypatch.setattr(actions, "run_id", lambda: "a-run")
+    monkeypatch.setattr(actions, "_tell", lambda what, run_id: told.append(what))
+    monkeypatch.setattr(actions.time, "monotonic", lambda: clock[0])
+    for button, seconds in ((actions.pause, 0.0), (actions.resume, 0.2), (actions.resume, 1.0), (actions.pause, 0.15)):
+        clock[0] += seconds
+        button()
+    assert told == ["pause", "resume"]
+
+
+def test_steps_may_follow_one_another_as_fast_as_one_can_click(monkeypatch):
+    told = []
+    monkeypatch.setattr(actions, "run_id", lambda: "a-run")
+    monkeypatch.setattr(actions, "_tell", lambda what, run_id: told.append(what))
+    for _ in range(3):
+        actions.step()
+    assert told == ["step"] * 3
+
+
+def test_a_double_click_on_continue_makes_one_run(runs):
+    run = runs.submit(small(rounds=8), visitor=LOCAL)
+    until(lambda: not run.live)
+
+    def script() -> None:
+        import streamlit as st
+
+        from fedviz.ui import actions
+
+        actions.fork(3)
+        first = actions.run_id()
+        actions.fork(3)
+        st.text("one run" if actions.run_id() == first else "two runs")
+
+    page = AppTest.from_function(script, default_timeout=20)
+    page.query_params["run"] = run.id
+    page.session_state["draft"] = draft_of(small(rounds=8, algorithm={"name": "scaffold"}))
+    page.run()
+    assert not page.exception
+    assert page.text[0].value == "one run"
+    assert {each.parent_id for each in runs.runs(LOCAL)} == {None, run.id}

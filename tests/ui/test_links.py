@@ -47,7 +47,11 @@ def test_json_as_it_is_or_encoded_with_dots_or_nested_says_the_same(write, text)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"rounds": -1}', "rounds: got -1, allowed a whole number from 1"),
+        ('{"rounds": -1}', "Rounds: got -1, allowed a whole number from 1"),
+        ('{"rounds": 0, "client_lr": -1, "problem.partition.similarity": 7}', "Client rate: got -1"),
+        ('{"rounds": 0, "client_lr": -1, "problem.partition.similarity": 7}', "Similarity: got 7"),
+        ('{"rounds": 0, "client_lr": -1, "problem.partition.similarity": 7}', "Rounds: got 0"),
+        ('{"algorithm.name": "fedx"}', "Algorithm: got 'fedx', allowed 'fedavg'"),
         ('{"rounds": 6', "neither JSON"),
         ("[]", "neither JSON"),
         ("§", "neither JSON"),
@@ -130,7 +134,7 @@ def test_what_a_visitor_changes_after_opening_a_link_stays_changed(open_page):
 def test_an_invalid_link_opens_the_normal_page_with_a_word(open_page, parameters):
     page = open_page(**parameters)
     assert not page.exception
-    assert len(page.info) == 1
+    assert len(page.error) == 1
     assert page.number_input(key="w.rounds").value == 200
 
 
@@ -170,7 +174,7 @@ def test_no_value_in_the_address_brings_the_page_down(open_page, runs, value):
 
 def test_markup_in_a_link_is_shown_as_it_is(open_page):
     page = open_page(preset="[here](http://evil.example) www.evil.example")
-    shown = page.info[0].value
+    shown = page.error[0].value
     assert r"\[here\]\(" in shown
     assert "http://" not in shown
     assert "www.evil" not in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from urllib.parse import parse_qs
 
 import pytest
@@ -120,6 +121,53 @@ def test_up_to_six_runs_are_drawn_over_one_another(runs):
     assert page.checkbox(key=f"compare-{made[6].id}").disabled
     button(page, "clear").click().run()
     assert not any(box.value for box in page.checkbox)
+
+
+def test_runs_of_one_name_are_told_apart_in_the_charts_by_what_differs(runs):
+    made = [
+        done(runs, small(seed=1)),
+        done(runs, small(seed=2, client_lr=0.002)),
+        done(runs, small(algorithm={"name": "sgd"})),
+    ]
+    runs.rename(made[2].id, "a<b> & *c*", LOCAL)
+    page = open_list(order="Oldest first")
+    for run in made:
+        page.checkbox(key=f"compare-{run.id}").set_value(True).run()
+    first, second, third = dict.fromkeys(trace["name"] for trace in charts(page)["compared-loss"]["data"])
+    assert first.endswith(f"· client rate {made[0].config.client_lr:g} · seed 1")
+    assert second.endswith("· client rate 0.002 · seed 2")
+    assert third == "a<b> & *c*"  # the charts make markup harmless themselves
+
+
+def test_a_run_is_found_by_its_settings_and_says_what_is_unusual_and_how_far_it_got(runs):
+    found = done(runs, small(seed=77, client_lr=0.003))
+    other = runs.submit(small(seed=1, rounds=20_000), visitor=LOCAL)
+    runs.set_pace(other.id, LOCAL, 10.0)
+    until(lambda: other.round > 0)
+    runs.stop(other.id, LOCAL)
+    assert listed(open_list(search="seed 77")) == [found.id]
+    assert listed(open_list(search="client rate 0.003")) == [found.id]
+    assert listed(open_list(search=found.id[:8])) == [found.id]
+    assert listed(open_list(search=found.id[1:9])) == []
+    page = open_list(search="stopped")
+    assert listed(page) == [other.id]
+    facts = [re.sub(r"\\(.)", r"\1", each.value) for each in page.caption]
+    assert any(re.search(r"20,000 rounds · Stopped after round \d+ · seed 1", each) for each in facts)
+
+
+def test_runs_chosen_to_be_compared_stay_so_while_one_searches_for_another_and_in_a_link(runs):
+    first, second = done(runs, small(seed=1)), done(runs, small(seed=2))
+    page = open_list(search="seed 1")
+    page.checkbox(key=f"compare-{first.id}").set_value(True).run()
+    page.text_input(key="search").set_value("seed 2").run()
+    page.checkbox(key=f"compare-{second.id}").set_value(True).run()
+    assert len(charts(page)["compared-loss"]["data"]) == 2
+    linked = open_list(compare=f"{second.id},{first.id},nobody,,{second.id}")
+    assert len(charts(linked)["compared-loss"]["data"]) == 2
+    assert [box.value for box in linked.checkbox] == [True, True]
+    linked.checkbox(key=f"compare-{first.id}").set_value(False).run()
+    assert len(charts(linked)["compared-loss"]["data"]) == 1
+    assert linked.query_params["compare"] == second.id
 
 
 def test_an_exported_run_comes_back_the_same(runs):

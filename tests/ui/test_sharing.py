@@ -74,6 +74,11 @@ def test_the_owner_stops_a_run_and_a_viewer_cannot(public: Server, browser: Brow
     # A restart of the server as well.
     public.kill()
     public.start()
+    # The first page that is asked for after a start is found, whatever Streamlit makes of the files in pages/ until app.py has run.
+    for address in ("all-runs", "runs"):
+        owner.page.goto(f"{public.url}{address}")
+        expect(owner.page.get_by_role("heading", name="Runs", exact=True)).to_be_visible(timeout=20_000)
+        assert owner.page.get_by_role("dialog").count() == 0
     for visit in (owner, viewer):
         visit.page.goto(link)
         visit.settle()

@@ -1,5 +1,7 @@
 """What the page says about a setting is true of that setting: sentences are looked up by what must and must not be claimed."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from fedviz.algorithms import ALGORITHMS
@@ -257,3 +259,28 @@ def test_what_others_write_is_shown_as_it_is(text):
 
 def test_lines_and_signs_that_cannot_be_seen_become_spaces():
     assert words.plain("a\n\n b\x00\u202ec") == "a b c"
+
+
+def test_a_moment_is_told_by_the_visitors_clock_else_by_utc_and_says_so():
+    noon = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
+    assert words.when(noon, "Asia/Kolkata") == "01 Jul 2026, 17:30"
+    for unknown in (None, "", "Mars/Olympus", "../../etc/passwd", "\x00"):
+        assert words.when(noon, unknown) == "01 Jul 2026, 12:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "said"),
+    [
+        ("stopped", "Stopped after round 937.", "Stopped after round 937"),
+        (
+            "interrupted",
+            "Interrupted after round 3: the server ended. Resume continues it.",
+            "Interrupted after round 3",
+        ),
+        ("diverged", "Diverged in round 3. The steps are too long: 1.5e+03.", "Diverged in round 3"),
+        ("finished", "All 40 rounds are done.", ""),
+        ("running", "Computing.", ""),
+    ],
+)
+def test_the_list_says_how_far_a_run_got_that_ended_early(state, message, said):
+    assert words.standing(state, message) == said

@@ -210,14 +210,14 @@ class SimulationConfig(Parameters):
         if algorithm.clusters > self.num_clients:
             raise _refusal(
                 "algorithm.clusters",
-                f"got {algorithm.clusters}, allowed 1 to {self.num_clients} (the number of clients)",
+                f"got {algorithm.clusters:,}, allowed 1 to {self.num_clients:,} (the number of clients)",
             )
         if isinstance(algorithm.clustering, ExplicitClusters):
             labels = algorithm.clustering.labels
             if len(labels) != self.num_clients:
                 raise _refusal(
                     "algorithm.clustering.labels",
-                    f"got {len(labels)} labels for {self.num_clients} clients: one a client",
+                    f"got {len(labels):,} labels for {self.num_clients:,} clients: one a client",
                 )
             if sorted(set(labels)) != list(range(algorithm.clusters)):
                 raise _refusal(

@@ -5,7 +5,8 @@
  * covers a curve, and nothing has to be kept in step but one number. Charts know of one another through one set on the window. */
 
 const NARROW = 640; // px, below which side panels are left out
-const PLOT_SHARE = 0.6; // of the asked height that the plot keeps, however tall title and legend become
+const ROOM = 1 / 18; // beyond the lowest and the highest in view, as a share of what is between them: plotly's own
+const FLAT = { linear: 1e-3, log: 0.02 }; // what is flatter, as a share of its height or in powers of ten, is not blown up further
 const charts = (window.__fedvizCharts ??= new Set());
 const here = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
 
@@ -45,8 +46,7 @@ class Chart {
   constructor(host) {
     this.host = host;
     this.hidden = new Set(); // names of legend entries switched off; ours, so that it outlives the data
-    this.zooms = 0; // raised to forget a zoom
-    this.zoomed = new Set(); // names of axes that the visitor has zoomed
+    this.zoomed = new Map(); // axis -> range that the visitor has chosen; ours, for the same reason
     this.pointed = null; // the round pointed at on any linked chart
     host.setAttribute("role", "figure");
     host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span><span class="save"></span></div>
@@ -96,20 +96,19 @@ class Chart {
     while (this.next && !this.closed) {
       const { key, height, spec, alt } = this.shown = this.next;
       this.next = null;
-      this.host.style.minHeight = `${height}px`;
-      this.plot.style.minHeight = `${PLOT_SHARE * height}px`;
+      this.host.style.minHeight = ""; // that was before the code was there
+      this.plot.style.height = `${height}px`;
       this.plot.dataset.chart = key;
       this.host.setAttribute("aria-label", alt);
       this.narrow = this.plot.clientWidth < NARROW;
       this.write(spec);
       if (this.invisible()) continue; // a closed sidebar; `resize` draws when it opens
       const { data, layout } = this.dressed(spec);
-      const axes = Object.keys(layout).filter((name) => /^[xy]axis/.test(name));
-      if (this.axes?.some((name) => !axes.includes(name))) { // plotly draws what is left of a panel that goes at no place at all
+      if (this.axes?.some((name) => !layout[name])) { // plotly draws what is left of a panel that goes at no place at all
         library.purge(this.plot);
         this.listening = false;
       }
-      this.axes = axes;
+      this.axes = axes(layout);
       const touch = matchMedia("(hover: none)").matches; // a swipe scrolls the page, not the plot
       await library.react(this.plot, data, layout, { displayModeBar: false, staticPlot: touch, doubleClick: false, responsive: false });
       if (!this.listening && this.plot.on) {
@@ -117,7 +116,8 @@ class Chart {
         this.plot.on("plotly_relayout", (change) => {
           const axes = Object.keys(change).filter((name) => /axis\d*\.range/.test(name)).map((name) => name.split(".")[0]);
           if (!axes.length) return;
-          axes.forEach((name) => this.zoomed.add(name));
+          const layout = this.plot._fullLayout;
+          for (const name of axes) this.zoomed.set(leader(layout, name), [...layout[name].range]);
           this.reset.hidden = false;
           this.redraw();
           this.look();
@@ -130,7 +130,7 @@ class Chart {
 
   redraw() { if (this.shown) this.update(this.next ?? this.shown); }
 
-  forgetZoom() { this.zooms += 1; this.zoomed.clear(); this.reset.hidden = true; this.redraw(); this.look(null); }
+  forgetZoom() { this.zoomed.clear(); this.reset.hidden = true; this.redraw(); this.look(null); }
 
   /* Asks for all points of the rounds zoomed in on, where there are more of them than are drawn. */
   look(focus = this.plot._fullLayout.xaxis.range.map((round, end) => Math.max(0, end ? Math.ceil(round) : Math.floor(round)))) {
@@ -151,18 +151,16 @@ class Chart {
       return { ...unpacked(trace), ...shown };
     });
     if (this.narrow) data = withoutPanels(data, layout, meta.panels);
-    for (const name of Object.keys(layout).filter((name) => /^[xy]axis/.test(name))) {
+    for (const name of axes(layout)) {
       layout[name] = { gridcolor: mixed(text, 0.12), linecolor: mixed(text, 0.3), ...layout[name] };
       if (layout[name].title) layout[name].title.font = { size: 12 };
-      // Written-out ticks are made for the whole range.
-      if (this.zoomed.has(name) && layout[name].tickvals && layout[name].type === "log") {
-        Object.assign(layout[name], { tickmode: "auto", tickvals: null, ticktext: null, tickformat: ".2~g" });
-      }
     }
+    for (const shape of layout.shapes ?? []) if (shape.name === "veil") shape.fillcolor = mixed(theme("background-color") || "white", 0.5);
+    fit(data, layout, this.zoomed);
     return {
       data,
       layout: {
-        ...layout, autosize: true, showlegend: false, uirevision: `${layout.uirevision}${this.zooms}`,
+        ...layout, autosize: true, showlegend: false,
         paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
         font: { color: text, family: theme("font") || css.fontFamily, size: this.plot.clientWidth < 400 ? 12 : 13 },
       },
@@ -179,16 +177,15 @@ class Chart {
       named.add(entry(trace));
       trace.name = trace.name.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); // plotly would take it for markup
     }
-    for (const name of Object.keys(layout).filter((name) => /^[xy]axis/.test(name))) {
-      if (this.plot._fullLayout[name]) layout[name].range = [...this.plot._fullLayout[name].range];
-    }
     const title = this.shown.spec.layout.title.text;
+    const rows = [[continued(this.meta.continued), this.meta.shaded], this.meta.notes];
+    const said = rows.map((row) => row.filter(Boolean).join(" · ")).filter(Boolean).join("<br>");
     const ground = getComputedStyle(this.host).getPropertyValue("--st-background-color").trim() || "#ffffff";
     Object.assign(layout, {
-      title: { text: title, x: 0.01, xanchor: "left" }, showlegend: true,
+      title: { text: title, x: 0.01, xanchor: "left", subtitle: { text: said } }, showlegend: true,
       font: { ...layout.font, family: "Arial, Helvetica, sans-serif" }, // the page's own is not in the file
       paper_bgcolor: ground,
-      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" }, margin: { ...layout.margin, t: 110, r: 28 },
+      legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom" }, margin: { ...layout.margin, t: 130, r: 28 },
     });
     const size = { width: 1200, height: 640 };
     const plain = await library.toImage({ data, layout }, { format: "svg", ...size });
@@ -217,11 +214,13 @@ class Chart {
       this.entries.get(entry(trace)).push(trace);
     }
     const signature = JSON.stringify([...this.entries].map(([name, traces]) =>
-      [name, this.spoken(traces).map((t) => [t.name, t.meta.run, t.mode, t.line, t.marker?.symbol])]).concat(meta.shaded));
+      [name, this.spoken(traces).map((t) => [t.name, t.meta.run, t.mode, t.line, t.marker?.symbol])]).concat(meta.shaded, meta.continued));
     if (signature !== this.signature) {
       this.signature = signature;
+      this.legend.style.minHeight = "";
       this.legend.replaceChildren(...[...this.entries].map(([name, traces]) => this.item(name, traces)));
       if (meta.shaded) this.legend.append(shade(meta.shaded));
+      if (meta.continued) this.legend.append(veil(meta.continued));
     }
   }
 
@@ -256,7 +255,7 @@ class Chart {
         run.append(trace.meta.run);
         item.append(run);
       }
-      const value = span(trace.text || trace.meta.unit === "estimate" ? "value text" : "value", "");
+      const value = span(`value ${trace.text ? "text" : trace.meta.unit}`, "");
       value.dataset.value = trace.meta.run ?? "";
       item.append(value);
     }
@@ -269,7 +268,8 @@ class Chart {
     if (!layout || !this.shown) return;
     const round = this.pointed;
     const about = round ?? this.meta.at;
-    this.at.textContent = about === null ? "" : `${this.meta.x} ${about.toLocaleString("en")}`;
+    const inherited = about !== null && about <= this.meta.continued?.until ? ` of ${this.meta.continued.name}` : "";
+    this.at.textContent = about === null ? "" : `${this.meta.x} ${about.toLocaleString("en")}${inherited}`;
     for (const [name, traces] of this.entries) {
       const values = this.legend.querySelector(`[data-curve="${CSS.escape(name)}"]`).querySelectorAll("[data-value]");
       this.spoken(traces).forEach((trace, index) => {
@@ -277,6 +277,7 @@ class Chart {
         if (values[index].textContent !== text) values[index].textContent = text;
       });
     }
+    this.legend.style.minHeight = `${this.legend.offsetHeight}px`; // shorter values do not take a row away again
     const lines = round === null ? [] : panels(this.plot).map((axis) => axis._offset + axis.l2p(round)).filter(Number.isFinite);
     this.lines = (this.lines ?? []).filter((line, index) => index < lines.length || line.remove());
     lines.forEach((left, index) => {
@@ -297,6 +298,7 @@ class Chart {
 
   resize() {
     if (this.invisible()) return;
+    this.legend.style.minHeight = "";
     if (!this.plot._fullLayout || this.narrow !== this.plot.clientWidth < NARROW) this.redraw();
     else if (!this.busy) Promise.resolve(window.Plotly.Plots.resize(this.plot)).then(() => this.mark()).catch(() => {});
   }
@@ -324,6 +326,8 @@ document.addEventListener("pointerdown", (event) => {
 });
 
 const entry = (trace) => trace.legendgroup ?? trace.name;
+const axes = (layout) => Object.keys(layout).filter((name) => /^[xy]axis/.test(name));
+const leader = (layout, name) => layout[name].matches?.replace(/^./, "$&axis") ?? name; // the axis that this one always equals
 const panels = (plot) => (plot._fullLayout?._subplots?.xaxis ?? []).map((name) => plot._fullLayout[name.replace("x", "xaxis")]);
 
 const TYPES = { f4: Float32Array, f8: Float64Array, u2: Uint16Array };
@@ -352,6 +356,94 @@ function withoutPanels(data, layout, names) {
   return data.filter((trace) => !gone(trace.xaxis));
 }
 
+/* Axes show what the visitor has zoomed in on; upwards, where they have not zoomed, what is to be seen there. */
+export function fit(data, layout, zoomed) {
+  for (const name of axes(layout).sort()) { // rounds first
+    const own = leader(layout, name), axis = layout[name];
+    if (zoomed.has(own)) axis.range = [...zoomed.get(own)];
+    else if (name.startsWith("y") && !axis.range) axis.range = name === own ? heights(data, layout, name) : layout[own].range;
+    if (!axis.range) continue; // nothing to show yet
+    const [low, high] = axis.range, span = Math.abs(high - low);
+    if (axis.type === "log") {
+      Object.assign(axis, { tickmode: "array", ...logTicks(low, high, axis.nticks) });
+      const longest = Math.max(0, ...axis.ticktext.map((text) => text.length));
+      layout.margin.l += 7 * Math.max(0, longest - 8);
+    }
+    else if (axis.tickformat?.endsWith("%")) axis.tickformat = `.${Math.min(4, Math.max(0, Math.ceil(-2 - Math.log10(span / 6))))}%`;
+    else if (name.startsWith("x") && span < 8) axis.dtick = 1; // there is no round 0.5
+  }
+}
+
+/* From the lowest to the highest that is drawn within the rounds shown, with some room, as a range for plotly; logarithms on a log
+ * axis. */
+function heights(data, layout, name) {
+  const { type, rangemode } = layout[name], scale = type === "log" ? Math.log10 : (height) => height;
+  const stacks = {};
+  let low = Infinity, high = -Infinity;
+  for (const trace of data) {
+    const on = (letter) => (trace[`${letter}axis`] ?? letter).replace(/^./, "$&axis");
+    if ((trace.visible ?? true) !== true || leader(layout, on("y")) !== name) continue;
+    const [from, to] = layout[on("x")].range;
+    let lines = [Array.from(trace.y)];
+    if (trace.stackgroup) {
+      const below = stacks[trace.stackgroup];
+      lines = [stacks[trace.stackgroup] = lines[0].map((height, index) => (height || 0) + (below?.[index] ?? 0))];
+    }
+    if (trace.error_y) for (const sign of [1, -1]) lines.push(lines[0].map((height, index) => height + sign * trace.error_y.array[index]));
+    for (const line of lines) {
+      for (const height of within(trace.x, line.map(scale), from, to, trace.mode !== "markers")) {
+        if (Number.isFinite(height)) [low, high] = [Math.min(low, height), Math.max(high, height)];
+      }
+    }
+  }
+  if (low > high) return undefined;
+  if (rangemode === "tozero") low = Math.min(low, 0);
+  const least = type === "log" ? FLAT.log : FLAT.linear * Math.max(Math.abs(low), Math.abs(high)) || 1;
+  const room = ROOM * Math.max(high - low, least) + Math.max(0, least - (high - low)) / 2;
+  return [rangemode === "tozero" && low === 0 ? 0 : low - room, high + room];
+}
+
+/* The heights of a curve between two x, with those at which its line comes in and goes out. */
+function* within(x, heights, from, to, joined) {
+  for (let i = 0; i < x.length; i++) {
+    if (x[i] >= from && x[i] <= to) yield heights[i];
+    if (!joined || i === 0) continue;
+    for (const edge of [from, to]) {
+      if (x[i - 1] < edge && edge < x[i]) yield heights[i - 1] + ((heights[i] - heights[i - 1]) * (edge - x[i - 1])) / (x[i] - x[i - 1]);
+    }
+  }
+}
+
+/* At most about `most` heights between two powers of ten to be named on a log axis, and their names (0.01, 10, 2×10⁻⁵): round
+ * mantissas, else every so many powers of ten, else, in a narrow range, even steps. */
+const MANTISSAS = [[1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8], [1, 2, 5], [1, 3], [1]];
+export function logTicks(from, to, most) {
+  const [low, high] = [from, to].sort((a, b) => a - b).map((exponent) => Math.min(10 ** exponent, Number.MAX_VALUE));
+  const powers = [];
+  for (let exponent = Math.floor(from); exponent <= Math.ceil(to); exponent++) powers.push(exponent);
+  const choices = MANTISSAS.map((mantissas) => powers.flatMap((exponent) => mantissas.map((m) => Number(`${m}e${exponent}`))));
+  for (let step = 2; step <= powers.length; step++) choices.push(powers.filter((e) => e % step === 0).map((e) => Number(`1e${e}`)));
+  const shown = choices.map((ticks) => ticks.filter((tick) => tick >= low && tick <= high && tick > 0));
+  let ticks = shown.find((each) => each.length <= most);
+  if (ticks === shown[0] && ticks.length < 3) ticks = evenly(low, high, most);
+  return { tickvals: ticks, ticktext: ticks.map(tickName) };
+}
+
+/* Whole multiples of 1, 2 or 5 times a power of ten. */
+function evenly(low, high, most) {
+  const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((times) => times * power >= rough);
+  const ticks = [];
+  for (let k = Math.ceil(low / step); k * step <= high; k++) ticks.push(Number((k * step).toPrecision(12)));
+  return ticks;
+}
+
+function tickName(value) {
+  const [mantissa, exponent] = value.toExponential().split("e").map(Number);
+  if (exponent >= -3 && exponent < 5) return value.toLocaleString("en", { maximumSignificantDigits: 12 });
+  return mantissa === 1 ? tenTo(exponent) : `${mantissa}×${tenTo(exponent)}`;
+}
+
 /* The last value up to a round, as the server's legend does it: the text made for it, or the recorded number. */
 function valueAt(trace, round) {
   const x = unpack(trace.x), values = unpack(trace.customdata ?? trace.y);
@@ -361,7 +453,7 @@ function valueAt(trace, round) {
   if (trace.text) return trace.text[found];
   if (trace.meta.unit === "percent") return `${number(100 * values[found])} %`;
   if (trace.meta.unit !== "estimate") return number(values[found]);
-  return `${number(values[found])} ± ${number(unpack(trace.error_y.array)[found])} (round ${x[found]})`;
+  return `${number(values[found])} ± ${number(unpack(trace.error_y.array)[found])} (round ${x[found].toLocaleString("en")})`;
 }
 
 /* Three significant digits, as fedviz/figures/style.py writes them. */
@@ -372,9 +464,11 @@ function number(value) {
   const exponent = Number(power);
   const text = exponent >= -3 && exponent < 5
     ? Number(value.toPrecision(3)).toLocaleString("en", { minimumFractionDigits: Math.max(0, 2 - exponent), maximumFractionDigits: Math.max(0, 2 - exponent) })
-    : `${mantissa}×10${String(exponent).replace(/[-\d]/g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻")}`;
+    : `${mantissa}×${tenTo(exponent)}`;
   return text.replaceAll("-", "−");
 }
+
+const tenTo = (exponent) => `10${String(exponent).replace(/[-\d]/g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻")}`;
 
 function span(name, text) { return Object.assign(document.createElement("span"), { className: name, textContent: text }); }
 
@@ -387,9 +481,22 @@ function shade(text) {
   return item;
 }
 
+const continued = (parent) => parent && `continued from round ${parent.until.toLocaleString("en")}, until then ${parent.name}`;
+function veil(parent) {
+  const item = span("readout", "");
+  item.title = "Faded, up to the dotted line: from the run that this one continues";
+  const sample = span("swatch", "");
+  sample.innerHTML = `<svg width="20" height="10" stroke="currentColor"><path d="M0 5h10" opacity="0.35"/><path d="M11 0v10" stroke-dasharray="2 2"/>
+    <path d="M12 5h8" stroke-width="2.5"/></svg>`;
+  item.append(sample, span("name", continued(parent)));
+  return item;
+}
+
+const DASHES = { dot: "2 3", dash: "6 4", dashdot: "6 3 2 3", longdash: "9 2", longdashdot: "9 2 2 2" };
+
 /* A sample of the curve: its dash, its marker, or the fill of a layer. */
 function swatch(trace) {
-  const colour = trace.line?.color ?? trace.marker?.color, dash = { dot: "2 3", dash: "6 4" }[trace.line?.dash] ?? "";
+  const colour = trace.line?.color ?? trace.marker?.color, dash = DASHES[trace.line?.dash] ?? "";
   const holder = span("swatch", "");
   const marker = { circle: '<circle cx="10" cy="5" r="3.2"/>', square: '<rect x="7" y="2" width="6" height="6"/>',
     diamond: '<path d="M10 1l4 4-4 4-4-4z"/>', "triangle-up": '<path d="M10 1l4 7.5h-8z"/>',

@@ -227,7 +227,7 @@ def test_divergence_ends_with_code_one_keeps_the_finite_rounds_and_says_what_to_
         ),
     )
     assert code == 1
-    assert "Diverged in round 1024." in shown
+    assert "Diverged in round 1,024." in shown
     assert "client rate times local steps is 3" in " ".join(shown.split())
     assert [record["round"] for record in json.loads(out.read_text())["records"]] == list(range(1024))
 

@@ -20,7 +20,7 @@ BAD: list[tuple[list[str], str, str]] = [
     # settings, field of the message, what the message says
     (["num_clients=0"], "num_clients", "got 0, allowed a whole number from 1 to 100,000"),
     (["num_clients=4"], "participation.clients_per_round", "got 5, allowed 1 to 4"),
-    (["num_clients=20000"], "num_clients", "got 20000, allowed 1 to 10000"),
+    (["num_clients=20000"], "num_clients", "got 20,000, allowed 1 to 10,000"),
     (["participation.clients_per_round=101"], "participation.clients_per_round", "got 101, allowed 1 to 100"),
     (["participation.pattern=cyclic", "participation.groups=101"], "participation.groups", "got 101, allowed 1 to 100"),
     (["participation.pattern=cyclic", "participation.groups=25"], "participation.clients_per_round", "allowed 1 to 4"),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 import pytest
@@ -15,6 +19,11 @@ from fedviz.runs.columns import Columns
 def view(losses: list[float], *, measure: str = "train_loss", rounds: int = 10) -> RunView:
     records = Columns({"round": i, "evaluation": {measure: loss}} for i, loss in enumerate(losses)).view()
     return RunView("FedAvg", "fedavg", "current", 10, rounds, records)
+
+
+def points(packed: dict[str, Any], kind: str = "<f4") -> list[float]:
+    found: list[float] = np.frombuffer(base64.b64decode(packed["bdata"]), kind).tolist()
+    return found
 
 
 def test_runs_of_one_method_are_told_apart_by_colour_and_dash_and_named():
@@ -38,13 +47,18 @@ def test_what_is_drawn_is_what_the_runs_have():
     assert "nothing measured" in figures.overlay([("a", view([]))], ACCURACY).alt
 
 
+PARENT = figures.Parent("FedVARP", "fedvarp", 2)
+
+
 @pytest.mark.parametrize("cursor", [None, 1])
-def test_a_fork_is_a_dotted_line_with_a_note_and_the_chart_is_otherwise_unchanged(cursor):
+def test_what_a_run_has_from_another_is_faded_up_to_a_dotted_line_and_the_chart_is_otherwise_unchanged(cursor):
     figure = figures.loss([view([3.0, 2.0, 1.0])], cursor=cursor)
-    marked = figures.marked(figure, 2, "dotted line: continued from round 2")
-    lines = [shape for shape in marked.spec["layout"]["shapes"] if shape.get("name") == "fork"]
-    assert [(line["x0"], line["xref"], line["line"]["dash"]) for line in lines] == [(2, "x", "dot")]
-    assert marked.spec["layout"]["meta"]["notes"][-1] == "dotted line: continued from round 2"
+    marked = figures.marked(figure, PARENT)
+    shapes = {shape.get("name"): shape for shape in marked.spec["layout"]["shapes"]}
+    assert (shapes["fork"]["x0"], shapes["fork"]["xref"], shapes["fork"]["line"]["dash"]) == (2, "x", "dot")
+    assert (shapes["veil"]["x0"], shapes["veil"]["x1"], shapes["veil"]["xref"]) == (0, 2, "x")
+    assert marked.spec["layout"]["meta"]["continued"] == {"until": 2, "name": "FedVARP"}
+    assert marked.alt.endswith("Up to round 2 it is FedVARP, which this run continues.")
     assert marked.spec["data"] is figure.spec["data"]
     assert len(figure.spec["layout"]["shapes"]) == (cursor is not None)
     go.Figure(marked.spec)
@@ -52,4 +66,30 @@ def test_a_fork_is_a_dotted_line_with_a_note_and_the_chart_is_otherwise_unchange
 
 def test_no_fork_changes_nothing():
     figure = figures.loss([view(list(np.linspace(3, 1, 5)))])
-    assert figures.marked(figure, None, "") is figure
+    assert figures.marked(figure, None) is figure
+
+
+def test_a_continued_run_has_its_own_look_from_the_fork_on_and_the_other_ones_before():
+    """Rounds 0 to 2 are FedVARP's: thin, in its colour; FedAvg's line begins there, and is read in all rounds."""
+    values = [5.0, 4.0, 3.0, 2.0, 1.0]
+    own, inherited = figures.loss([replace(view(values), continues=PARENT)]).spec["data"]
+    assert points(own["x"], "<u2") == [0, 1, 2, 3, 4]
+    assert np.isnan(points(own["y"])[:2]).all()
+    assert points(own["y"])[2:] == [3.0, 2.0, 1.0]
+    assert points(own["customdata"]) == values
+    assert (points(inherited["x"], "<u2"), points(inherited["y"])) == ([0, 1, 2], [5.0, 4.0, 3.0])
+    assert (inherited["name"], inherited["line"]["color"]) == ("FedVARP", "#00936B")
+    assert own["line"]["color"] == "#2E80CC"
+    assert inherited["line"]["width"] < own["line"]["width"]
+    assert inherited["legendgroup"] == own["legendgroup"]
+    assert inherited["meta"]["quiet"]
+
+
+def test_compared_runs_show_what_they_have_from_another_as_well():
+    continued = replace(view([3.0, 2.0, 1.0]), continues=figures.Parent("FedAvg", "fedavg", 1))
+    figure = figures.overlay([("a", continued), ("b", view([3.0, 2.5]))], LOSS)
+    own, inherited, _ = figure.spec["data"]
+    assert inherited["line"]["width"] < own["line"]["width"]
+    assert inherited["line"]["color"] == own["line"]["color"]  # of the run, whatever its methods
+    assert points(inherited["x"], "<u2") == [0, 1]
+    assert figure.spec["layout"]["meta"]["notes"] == ["thin: until then the run that is continued"]

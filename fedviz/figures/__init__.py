@@ -10,11 +10,12 @@ from fedviz.figures.decomposition import decomposition, reading
 from fedviz.figures.marks import marked
 from fedviz.figures.overlay import overlay
 from fedviz.figures.rasters import Taken, label_counts, participation, participation_preview
-from fedviz.figures.views import Figure, RunView
+from fedviz.figures.views import Figure, Parent, RunView
 from fedviz.figures.windows import windows
 
 __all__ = [
     "Figure",
+    "Parent",
     "RunView",
     "Taken",
     "accuracy",

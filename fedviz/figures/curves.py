@@ -9,12 +9,12 @@ import numpy as np
 
 from fedviz.figures.drawing import (
     GAPS_NOTE,
-    Array,
     at,
     axis,
     cold_start,
     cursor_lines,
     curve,
+    curves,
     figure,
     log_axis,
     measured,
@@ -75,35 +75,31 @@ def _compare(
     notes: Sequence[str] = (),
 ) -> Figure:
     """One curve a run. The first view is the current run; the last drawn lies on top, so it is drawn last."""
-    curves: list[dict[str, Any]] = []
-    shown: list[Array] = []
+    data: list[dict[str, Any]] = []
     said: list[str] = []
     gaps = False
-    for view in views:
+    for index, view in enumerate(views):
         rounds, columns = measured(view, "evaluation", EVALUATION)
         values = columns[measure]
         drawn = positive(values) if log else None
         gaps |= log and bool((values <= 0).any())
         name = f"{view.name}, previous run" if view.role == "previous" else view.name
-        curves.append(
-            curve(
-                rounds, values, name, drawn=drawn, focus=view.focus, cursor=cursor, unit=unit,
-                line={"color": algorithm_colour(view.algorithm), "width": 2.5, "dash": ROLE_DASH[view.role]},
-                marker={"color": algorithm_colour(view.algorithm), "size": 6},
-                opacity=ROLE_OPACITY[view.role],
-                legendgroup=view.role,  # names may be equal
-                zorder=len(views) - len(curves),  # the current run, which comes first in the legend, lies on top
-            )
+        data += curves(
+            view, rounds, values, name, drawn=drawn, cursor=cursor, unit=unit,
+            line={"color": algorithm_colour(view.algorithm), "width": 2.5, "dash": ROLE_DASH[view.role]},
+            marker={"color": algorithm_colour(view.algorithm), "size": 6},
+            opacity=ROLE_OPACITY[view.role],
+            legendgroup=view.role,  # names may be equal
+            zorder=len(views) - index,  # the current run, which comes first in the legend, lies on top
         )  # fmt: skip
-        shown.append(values)
         found = at(rounds, values, cursor)
         if found:
-            said.append(f"{name} {(percent if unit else number)(found[1])} at round {found[0]}")
+            said.append(f"{name} {(percent if unit else number)(found[1])} at round {found[0]:,}")
     shapes, shaded = cold_start(views[0])
-    y_axis = log_axis(shown) if log else axis(tickformat=".0%" if unit else "", nticks=6)
+    y_axis = log_axis() if log else axis(tickformat=".0%" if unit else "", nticks=6)
     return figure(
         title,
-        curves,
+        data,
         alt=f"{title} over rounds: {'; '.join(said) or 'nothing measured yet'}.",
         notes=[*notes, *([GAPS_NOTE] if gaps else [])],
         shaded=shaded,
@@ -124,19 +120,23 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
     age_rounds, ages = measured(view, "diagnostics", ("staleness",))
     age = ages["staleness"]
     groups, one_group = _groups(view)
+    remembers = bool(np.isfinite(age).any())
+    # What will be measured has its entry in the legend from the start.
+    awaited = not len(rounds) and "decomposition" in view.awaits
+    coming = ("dissimilarity", "within_cluster_dissimilarity", *(["state_error"] * remembers)) if awaited else ()
     looks = (
         ("all clients σ_g²", "dissimilarity", DISSIMILARITY, "solid"),
         (f"{groups} σ_K²", "within_cluster_dissimilarity", WITHIN_CLUSTER, "dash"),
         ("error of the memories", "state_error", MEMORY_ERROR, "dot"),
     )
-    curves, said = [], []
+    data, said = [], []
     shown = [columns[path] for path in SPREADS if np.isfinite(columns[path]).any()]
     for name, path, colour, dash in looks:
         values = columns[path]
-        if np.isfinite(values).any():
+        if path in coming or np.isfinite(values).any():
             line = {"color": colour, "width": 2.5, "dash": dash}
             drawn = positive(values)
-            curves.append(
+            data.append(
                 curve(
                     rounds, values, name, drawn=drawn, focus=view.focus, cursor=cursor, line=line,
                     marker={"color": colour, "size": 6},
@@ -144,22 +144,22 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
             )  # fmt: skip
             found = at(rounds, values, cursor)
             said.append(f"{name} {number(found[1] if found else None)}")
-    if np.isfinite(largest).any():
+    if coming or np.isfinite(largest).any():
         found = at(rounds, largest, cursor)
-        curves.append(
+        data.append(
             readout(
                 f"largest within {one_group}", number(found[1] if found else None), rounds, largest, focus=view.focus
             )
         )
     layout: dict[str, Any] = {
         "xaxis": rounds_axis(view.rounds),
-        "yaxis": log_axis(shown, most=4),
+        "yaxis": log_axis(most=4),
         "annotations": [_panel_title("squared distance of gradients", 1)],
-        "margin": {"l": 56, "r": 14, "t": 24, "b": 40},
+        "margin": {"l": 56, "r": 22, "t": 24, "b": 40},
     }
-    if np.isfinite(age).any():
+    if remembers:
         line = {"color": STALENESS, "width": 2}
-        curves.append(
+        data.append(
             curve(
                 age_rounds, age, "average age of memories", focus=view.focus, cursor=cursor, line=line,
                 marker={"color": STALENESS, "size": 6}, yaxis="y2",
@@ -170,7 +170,7 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
         expected_rounds, expected = measured(view, "diagnostics", ("expected_staleness",))
         if len(expected_rounds):
             line = {"color": STALENESS, "width": 1.5, "dash": "dot"}
-            curves.append(
+            data.append(
                 curve(
                     expected_rounds, expected["expected_staleness"], EXPECTED_AGE, focus=view.focus, line=line,
                     mode="lines", yaxis="y2",
@@ -185,7 +185,7 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
     gaps = any((values <= 0).any() for values in shown)
     return figure(
         "How different the clients are",
-        curves,
+        data,
         alt=f"How different the clients are, over rounds: {'; '.join(said) or 'nothing measured yet'}.",
         notes=[GAPS_NOTE] if gaps else [],
         shaded=shaded,

@@ -17,10 +17,10 @@ How it is drawn, and why.
   rate would undo. The relative view sets who took part, noise and the drift across the gradient against the squared
   length of the mean direction, |E v̄|², and gives κ (how long the step is along the gradient) and the cosine. It has no
   interaction and no total, which belong to all of drift.
-* The sentence above the chart answers the same question. It leads with the comparison of the two runs, and where drift is
-  mostly a much shorter step it gives the shares of what is left, with the drift across the gradient; which parts a step
-  has made too short says little about the run.
+* The sentence above the chart answers the same question. It leads with the comparison of the two runs, then gives the
+  shares of the parts as they are drawn, and says where drift is mostly a step of another length.
 * All values in the legend and in the sentence are those of one probe.
+* What will be measured has its entry in the legend from the start, so that the chart does not jump when it comes.
 * The theory split counts the participants' noise as noise rather than as participation: the same total, cut at
   another place.
 
@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from fedviz.figures.drawing import (
     GAPS_NOTE,
+    MARKS,
     Array,
     at,
     axis,
@@ -64,9 +65,18 @@ COLUMNS = (
 )  # fmt: skip
 # Bottom to top: participation stands on the axis, where its height can be read.
 SUMMANDS = ("participation", "bias", "noise", "drift")
-ROUNDING = 1e-6  # of the total; float32 leaves about 1e-8 of cross terms that are zero in exact arithmetic
+ROUNDING = 1e-6  # of the total, and of the gradient's length; float32 leaves about 1e-8 of cross terms that are zero in exact arithmetic
 NO_ERROR, NO_ERROR_LEFT = 1e-25, 1e-20  # a total below the first, or below the second of the largest, is rounding alone
 MUCH_SHORTER = 0.5  # κ below it
+ALIGNED = (
+    0.9  # a cosine above it: another length would undo more than 80 % (its square) of the distance to the gradient
+)
+STEPS = {
+    "much shorter": "a step much shorter than the gradient",
+    "shorter": "a step shorter than the gradient",
+    "longer": "a step longer than the gradient",
+    "opposite": "a step against the gradient",
+}
 ACROSS = "drift across the gradient"
 
 
@@ -89,7 +99,7 @@ def decomposition(
     shown = [
         part
         for part in PARTS
-        if (part not in ("bias", "interaction") or any(p.ever(part) for p in panels))
+        if (part not in ("bias", "interaction") or any(p.ever(part) or p.expects(part) for p in panels))
         and not (relative and part in ("interaction", "total"))
     ]
     signed = log and any((p.parts["interaction"] < 0).any() for p in panels) and "interaction" in shown
@@ -109,18 +119,17 @@ def decomposition(
 
     two = len(panels) == 2
     x_axes = ["x", "x2"] if two else ["x"]
-    drawn = [p.parts[part] for p in panels for part in shown]
     y_title = {"text": "of the step's squared length" if relative else "squared distance", "standoff": 6}
-    y_axis = log_axis([np.abs(v) for v in drawn] if signed else drawn) if log else axis(rangemode="tozero", nticks=6)
+    y_axis = log_axis() if log else axis(rangemode="tozero", nticks=6)
     y_axis["title"] = y_title
     layout: dict[str, Any] = {
         "xaxis": rounds_axis(view.rounds, domain=[0, 0.482] if two else [0, 1]),
         "yaxis": y_axis,
         "annotations": [_heading(p.view.name, x) for p, x in zip(panels, x_axes, strict=True)] if two else [],
-        "margin": {"l": 74, "r": 14, "t": 26 if two else 8, "b": 40},
+        "margin": {"l": 74, "r": 22, "t": 26 if two else 8, "b": 40},
     }
     if two:
-        layout["xaxis2"] = rounds_axis(view.rounds, domain=[0.518, 1], anchor="y2")
+        layout["xaxis2"] = rounds_axis(view.rounds, domain=[0.518, 1], anchor="y2", matches="x")
         layout["yaxis2"] = {**y_axis, "anchor": "x2", "matches": "y", "showticklabels": False, "title": {"text": ""}}
     shapes = cursor_lines(cursor, *x_axes)
     cold_shapes, shaded = cold_start(view)
@@ -131,7 +140,7 @@ def decomposition(
         alt=f"{title}. {sentence}",
         notes=_notes(panels, shown, log=log, signed=signed, relative=relative),
         shaded=shaded,
-        at=cursor,
+        at=None if cursor is None or index is None else int(panels[0].rounds[index]),
         panels=["x2"] if two else [],
         shapes=[*cold_shapes, *shapes],
         **layout,
@@ -148,11 +157,12 @@ def reading(
 ) -> str:
     """The chart in one or two sentences.
 
-    "At round 200: who took part adds 0.00116 to FedVARP's error, 102 times less than to FedAvg's (0.119). Apart from a step
-    much shorter than the gradient, FedVARP's error is 75 % who took part · 2 % minibatch noise · 23 % drift across the gradient."
+    "At round 200: who took part adds 0.00116 to FedVARP's error, 102 times less than to FedAvg's (0.119). FedVARP's error is <1 %
+    who took part · <1 % minibatch noise · >99 % client drift (mostly a step much shorter than the gradient)."
 
-    Shares are of the parts that add up, without the interaction (which may be negative); a part estimated below zero counts as
-    zero. In the relative view all numbers are divided by the squared length of the run's own mean step.
+    Where another round is looked at than was measured, it begins with "Last measured in round 200". Shares are of the parts that
+    add up, without the interaction (which may be negative); a part estimated below zero counts as zero. In the relative view all
+    numbers are divided by the squared length of the run's own mean step.
     """
     other = _Probes(reference, relative, split) if reference is not None else None
     return _read(_Probes(view, relative, split), other, cursor, relative)
@@ -163,12 +173,19 @@ def _read(probes: _Probes, other: _Probes | None, cursor: int | None, relative: 
     index, there = _chosen(probes, other, cursor)
     if index is None:
         return "No decomposition has been measured yet."
-    when = f"At round {probes.rounds[index]}: "
+    when = f"{_when(probes, index, cursor)}: "
     if probes.is_rounding(index):
         return f"{when}no error beyond rounding{_total_there(probes, other, there)}."
     compared = "" if other is None or there is None else _compared(probes, index, other, there, relative)
     shares = _shares(probes, index, relative, of=f"{view.name}'s error is " if compared else "")
     return f"{when}{compared}. {shares[0].upper()}{shares[1:]}." if compared else f"{when}{shares}."
+
+
+def _when(probes: _Probes, index: int, cursor: int | None) -> str:
+    """The round of a probe, and whether it is an earlier one than is looked at."""
+    round, looked_at = int(probes.rounds[index]), probes.view.records.rounds[-1] if cursor is None else cursor
+    newest = index == probes.index(cursor)
+    return f"Last measured in round {round:,}" if newest and round < looked_at else f"At round {round:,}"
 
 
 def _chosen(probes: _Probes, other: _Probes | None, cursor: int | None) -> tuple[int | None, int | None]:
@@ -227,27 +244,17 @@ def _times(ratio: float) -> str:
 
 
 def _shares(probes: _Probes, index: int, relative: bool, of: str) -> str:
-    """The shares of the parts, begun with `of`; without the shortening of the step where that hides the rest."""
+    """The shares of the parts as they are drawn, begun with `of`, and what drift is where it is most of the error."""
     parts = {
         part: max(float(probes.parts[part][index]), 0.0) for part in SUMMANDS if part != "bias" or probes.ever("bias")
     }
-    along = "" if relative else probes.along(index, parts)
-    kappa = float(probes.kappa[index])
-    if along == "shorter" and kappa < MUCH_SHORTER:
-        whole = sum(parts.values())
-        parts["drift"] = max(float(probes.perpendicular[index]), 0.0)
-        if sum(parts.values()) <= ROUNDING * whole:
-            return "all of the error is a step much shorter than the gradient"
-        listed = _listed(probes, parts, across=True)
-        if of:
-            return f"apart from a step much shorter than the gradient, {of}{listed}"
-        return f"{listed}, apart from a step much shorter than the gradient"
     words = of + _listed(probes, parts, across=relative)
     if relative:
         whole = sum(parts.values())
         return f"{words}; together {number(whole)} of the step's squared length"
-    step = {"shorter": "a step shorter than", "longer": "a step longer than", "opposite": "a step against"}
-    return f"{words} (mostly {step[along]} the gradient)" if along else words
+    along = probes.along(index, parts)
+    undone = along == "much shorter" and float(probes.cosine[index]) > ALIGNED
+    return f"{words} (mostly {STEPS[along]}{', which a larger rate would undo' if undone else ''})" if along else words
 
 
 def _listed(probes: _Probes, parts: Mapping[str, float], *, across: bool) -> str:
@@ -306,6 +313,15 @@ class _Probes:
             self._ever[part] = bool(there.any())
         return self._ever[part]
 
+    def expects(self, part: str) -> bool:
+        """Whether the part will surely be there, where nothing has been measured yet."""
+        biased = self.view.available is not None or self.view.algorithm == "mifa"
+        return part == "bias" and biased and self.awaited
+
+    @property
+    def awaited(self) -> bool:
+        return not len(self.rounds) and "decomposition" in self.view.awaits
+
     def index(self, cursor: int | None) -> int | None:
         """The last probe up to round `cursor`, or the first one."""
         found = at(self.rounds, self.parts["participation"], cursor)
@@ -329,13 +345,15 @@ class _Probes:
         return value == 0 or self.is_rounding(index) or abs(value) < 1e-12 * abs(float(self.parts["total"][index]))
 
     def along(self, index: int, parts: Mapping[str, float]) -> str:
-        """How the step is off along the gradient, where that is most of the error: "shorter", "longer", "opposite", or ""."""
+        """How the step is off along the gradient, where that is most of the error: a key of STEPS, or ""."""
         kappa, cosine, across = (float(values[index]) for values in (self.kappa, self.cosine, self.perpendicular))
         if not np.isfinite([kappa, cosine, across]).all() or kappa in (0, 1):
             return ""
         if parts["drift"] <= 0.5 * sum(parts.values()) or across >= 0.5 * parts["drift"]:
             return ""
-        return "opposite" if kappa < 0 else "shorter" if kappa < 1 else "longer"
+        if kappa < -ROUNDING:
+            return "opposite"
+        return "longer" if kappa > 1 else "much shorter" if kappa < MUCH_SHORTER else "shorter"
 
 
 def _panel(
@@ -407,15 +425,15 @@ def _ghost(reference: _Probes, index: int | None, *, log: bool) -> list[dict[str
 def _checks(probes: _Probes, column: int, cursor: int | None) -> list[dict[str, Any]]:
     """The independent estimates of the total, each with its standard error as a thin bar."""
     known = np.isfinite(probes.check)
-    if not known.any():
+    if not known.any() and "check" not in probes.view.awaits:
         return []
     rounds, check, error = probes.rounds[known], probes.check[known], np.nan_to_num(probes.check_error[known])
-    keep = kept_of(rounds, check, probes.view.focus)
-    found = at(rounds[keep], check[keep], cursor)
+    keep = kept_of(rounds, check, probes.view.focus, MARKS)  # with their bars, which plotly does not thin with marks
+    found = at(rounds, check, cursor)
     now = "–"
     if found:
         bar = float(error[np.searchsorted(rounds, found[0])])
-        now = f"{number(found[1])} ± {number(bar)} (round {found[0]})"
+        now = f"{number(found[1])} ± {number(bar)} (round {found[0]:,})"
     # Rarer than probes, so each says its own round.
     meta: dict[str, Any] = {"now": now, "unit": "estimate"}
     if column:
@@ -440,7 +458,7 @@ def _readouts(probes: _Probes, index: int | None) -> list[dict[str, Any]]:
     return [
         readout(name, _now(values, index), probes.rounds, values, focus=probes.view.focus)
         for name, values in numbers
-        if np.isfinite(values).any()
+        if np.isfinite(values).any() or (probes.awaited and values is not probes.noise_drift)
     ]
 
 

@@ -9,6 +9,7 @@ the same however long the run. What plotly has no word for stands in `meta`:
                   notes   short remarks under the legend
                   shaded  the name of the shaded rounds, "" without any
                   panels  the x axes of panels that are left out on narrow screens
+                  continued  of a run that continues another: {"until": the last round that is the other's, "name": its name}
     trace.meta    now     the value beside the name in the legend: the latest one, or that at the cursor
                   unit    "", "percent" or "estimate" (with its error and round): how to write other values
                   run     whose value it is, where one legend entry holds the values of two runs
@@ -22,7 +23,6 @@ Traces with the same legendgroup share one legend entry.
 from __future__ import annotations
 
 import base64
-import math
 import struct
 import zlib
 from collections.abc import Sequence
@@ -31,9 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedviz.figures.style import NEUTRAL, faint, number, percent, superscript
+from fedviz.figures.style import NEUTRAL, algorithm_colour, faint, number, percent
 from fedviz.figures.views import Figure, RunView
 
+MARKS = 30  # of a curve in view, which can still be told apart
 MAX_POINTS = 256  # the lowest and the highest of every 4 to 8 px of a chart
 FLOAT32 = np.finfo(np.float32)
 Array = NDArray[np.float64]
@@ -87,14 +88,16 @@ def kept(values: ArrayLike, limit: int = MAX_POINTS) -> NDArray[np.intp]:
     return np.flatnonzero(chosen)
 
 
-def kept_of(rounds: NDArray[np.int64], values: ArrayLike, focus: tuple[int, int] | None) -> NDArray[np.intp]:
+def kept_of(
+    rounds: NDArray[np.int64], values: ArrayLike, focus: tuple[int, int] | None, limit: int = MAX_POINTS
+) -> NDArray[np.intp]:
     """As `kept`, with as many points again among the rounds zoomed in on, and one at each side of them."""
-    if focus is None or len(rounds) <= MAX_POINTS:
-        return kept(values)
+    if focus is None or len(rounds) <= limit:
+        return kept(values, limit)
     first = max(0, int(np.searchsorted(rounds, focus[0])) - 1)
     last = int(np.searchsorted(rounds, focus[1], side="right")) + 1
-    within = first + kept(np.asarray(values)[first:last])
-    return np.union1d(kept(values), within)
+    within = first + kept(np.asarray(values)[first:last], limit)
+    return np.union1d(kept(values, limit), within)
 
 
 def _bucket_width(count: int, buckets: int) -> int:
@@ -161,11 +164,47 @@ def curve(
         "meta": {"now": write(found[1] if found else None), "unit": unit, **(meta or {})},
         **style,
     }
+    if trace["mode"] == "lines+markers":
+        trace["marker"] = {**trace.get("marker", {}), "maxdisplayed": MARKS}
     if len(keep) < len(rounds):
         trace["meta"]["thinned"] = True
     if drawn is not None and not np.array_equal(y[keep], values[keep], equal_nan=True):
         trace["customdata"] = typed(values[keep])
     return trace
+
+
+def curves(
+    view: RunView,
+    rounds: NDArray[np.int64],
+    values: Array,
+    name: str,
+    *,
+    before: str | None = None,
+    drawn: Array | None = None,
+    **look: Any,
+) -> list[dict[str, Any]]:
+    """A line of a run as `curve` draws it; of a run that continues another, what it has from there is a thin line of its own.
+
+    That line has the other method's colour, or the one given as `before`, and no entry in the legend: it is shown and hidden with
+    the first one, which has all values, so that pointing at any round reads it.
+    """
+    parent = view.continues
+    if parent is None or not len(rounds):
+        return [curve(rounds, values, name, drawn=drawn, focus=view.focus, **look)]
+    y = values if drawn is None else drawn
+    own = max(int(np.searchsorted(rounds, parent.until, side="right")) - 1, 0)  # from the other's last value on
+    colour = before or algorithm_colour(parent.algorithm)
+    inherited = {
+        **look,
+        "line": {"color": colour, "width": 2},
+        "marker": {"color": colour, "size": 4},
+        "meta": {"quiet": True},
+    }
+    first = slice(0, own + 1)
+    return [
+        curve(rounds, values, name, drawn=np.where(np.arange(len(y)) < own, np.nan, y), focus=view.focus, **look),
+        curve(rounds[first], values[first], parent.name, drawn=y[first], focus=view.focus, **inherited),
+    ]
 
 
 def positive(values: Array) -> Array:
@@ -184,13 +223,21 @@ GAPS_NOTE = "gaps: zero or below, which a log scale cannot show"
 
 
 def axis(**options: Any) -> dict[str, Any]:
-    return {"zeroline": False, "ticks": "", "fixedrange": False, **options}
+    return {
+        "zeroline": False,
+        "ticks": "",
+        "fixedrange": False,
+        "exponentformat": "power",
+        "separatethousands": True,
+        **options,
+    }
 
 
 def rounds_axis(rounds: int, **options: Any) -> dict[str, Any]:
     """0 ... rounds, the same on all charts of a run."""
     ticks = whole_ticks(max(1, rounds), most=8)
-    return axis(**{"range": [0, max(1, rounds)], **ticks, "title": {"text": "round", "standoff": 4}, **options})
+    title = {"text": "round", "standoff": 4}
+    return axis(**{"range": [0, max(1, rounds)], **ticks, "tickformat": ",", "title": title, **options})
 
 
 def whole_ticks(count: int, *, most: int) -> dict[str, Any]:
@@ -198,33 +245,9 @@ def whole_ticks(count: int, *, most: int) -> dict[str, Any]:
     return {"tick0": 0, "dtick": 1} if count <= most else {"nticks": most}
 
 
-MANTISSAS = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 2, 5), (1, 3), (1,))
-
-
-def log_axis(values: Sequence[Array], *, most: int = 7, **options: Any) -> dict[str, Any]:
-    """A log axis with at most about `most` ticks, written out (0.01, 10, 10⁻⁵), so that they can be read from afar."""
-    low, high = math.inf, 0.0
-    for present in values:
-        shown = (present > 0) & (present < np.inf)
-        low = min(low, float(present.min(where=shown, initial=np.inf)))
-        high = max(high, float(present.max(where=shown, initial=0)))
-    if not high:
-        return axis(type="log", **options)
-    first, last = math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1
-    decades = range(max(first, -307), min(last, 307) + 1)  # what a float can hold
-    choices = [[m * 10.0**e for e in decades for m in mantissas] for mantissas in MANTISSAS]
-    choices += [[10.0**e for e in decades if e % step == 0] for step in range(2, max(3, last - first))]
-    # A little beyond the data, as the axis reaches.
-    fitting = (ticks for ticks in choices if sum(low / 1.2 <= tick <= high * 1.2 for tick in ticks) <= most)
-    ticks = next(fitting, choices[-1])
-    return axis(type="log", tickmode="array", tickvals=ticks, ticktext=[_tick(tick) for tick in ticks], **options)
-
-
-def _tick(value: float) -> str:
-    exponent = round(math.log10(value))
-    if -3 <= exponent < 5 or not math.isclose(value, 10.0**exponent):
-        return f"{value:,.10g}"
-    return f"10{superscript(exponent)}"
+def log_axis(*, most: int = 7, **options: Any) -> dict[str, Any]:
+    """A log axis; the page names at most about `most` heights of it, as fit what is in view."""
+    return axis(type="log", nticks=most, **options)
 
 
 def cursor_lines(cursor: int | None, *x_axes: str) -> list[dict[str, Any]]:
@@ -262,7 +285,7 @@ def cold_start(view: RunView, x_axis: str = "x") -> tuple[list[dict[str, Any]], 
         if levels[start]
     ]  # fmt: skip
     last = int(rounds[np.flatnonzero(levels)[-1]])
-    return shapes, COLD_NAME + (f", until round {last}" if last < rounds[-1] else "")
+    return shapes, COLD_NAME + (f", until round {last:,}" if last < rounds[-1] else "")
 
 
 def figure(
@@ -285,11 +308,10 @@ def figure(
             "data": data,
             "layout": {
                 "title": {"text": title},
-                "uirevision": "fedviz",  # what the viewer zoomed or hid stays so when new data comes
                 "hovermode": False,  # the page shows the values in the legend, on all charts at once
                 "dragmode": "zoom",
                 "showlegend": True,
-                "margin": {"l": 56, "r": 14, "t": 8, "b": 40},
+                "margin": {"l": 56, "r": 22, "t": 8, "b": 40},
                 "meta": meta,
                 **layout,
             },

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedviz.figures.drawing import at, axis, curve, figure, measured, rounds_axis
+from fedviz.figures.drawing import at, axis, curves, figure, measured, rounds_axis
 from fedviz.figures.style import number, percent
 from fedviz.figures.views import Figure, RunView
 
@@ -36,22 +36,21 @@ def overlay(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure]) -
     """Up to `MOST` runs, each with the name it has in the legend. The x axis reaches to the end of the longest."""
     measure = next((m for m in measures if any(_has(view, m) for _, view in views)), measures[0])
     write = percent if measure.unit else number
-    curves, said = [], []
+    data, said = [], []
     for index, ((name, view), (colour, dash)) in enumerate(zip(views, LOOKS, strict=False)):
         rounds, columns = measured(view, "evaluation", (measure.column,))
         values = columns[measure.column]
-        curves.append(
-            curve(
-                rounds, values, name, unit=measure.unit, legendgroup=f"run {index + 1}",
-                line={"color": colour, "width": 2.5, "dash": dash}, marker={"color": colour, "size": 6},
-            )
+        data += curves(
+            view, rounds, values, name, before=colour, unit=measure.unit, legendgroup=f"run {index + 1}",
+            line={"color": colour, "width": 2.5, "dash": dash}, marker={"color": colour, "size": 6},
         )  # fmt: skip
         if found := at(rounds, values, None):
-            said.append(f"{name} {write(found[1])} at round {found[0]}")
+            said.append(f"{name} {write(found[1])} at round {found[0]:,}")
     return figure(
         measure.title,
-        curves,
+        data,
         alt=f"{measure.title} over rounds: {'; '.join(said) or 'nothing measured yet'}.",
+        notes=["thin: until then the run that is continued"] if any(view.continues for _, view in views) else [],
         xaxis=rounds_axis(max((view.rounds for _, view in views), default=1)),
         yaxis=axis(tickformat=".0%" if measure.unit else "", nticks=6),
     )

@@ -45,11 +45,11 @@ def participation(view: RunView, cursor: int | None = None, taken: Taken | None 
     chosen = max(up_to - 1, 0)
     now = texts[chosen] if texts else "–"
     trace = _invisible("took part", rounds_array(rounds[index]), typed(sizes[index], "u2"), texts, now)
-    when = f" in round {int(rounds[index][chosen])}" if texts else ""
+    when = f" in round {int(rounds[index][chosen]):,}" if texts else ""
     return figure(
         "Who took part",
         [trace],
-        alt=f"Who took part, clients over rounds: {counts.seen} of {view.num_clients} clients so far;{when} {now}.",
+        alt=f"Who took part, clients over rounds: {counts.seen:,} of {view.num_clients:,} clients so far;{when} {now}.",
         notes=["pale: on duty"] if counts.ground is not None else [],
         at=cursor,
         xaxis=rounds_axis(view.rounds, showgrid=False),
@@ -111,15 +111,16 @@ def participation_preview(mask: NDArray[np.bool_], available: NDArray[np.bool_] 
     shown = _spread(rounds)
     texts = [_who(np.flatnonzero(mask[row]), num_clients, named=4) for row in shown]
     seen = int(mask.any(axis=0).sum())
-    summary = f"{seen} of {num_clients} seen in {rounds} rounds"
+    summary = f"{seen:,} of {num_clients:,} seen in {rounds:,} rounds"
     return figure(
         "Who will take part",
         [_invisible("clients", rounds_array(shown + 1), typed(sizes[shown], "u2"), texts, summary)],
-        alt=f"Who will take part, clients over rounds: {seen} of {num_clients} clients in the first {rounds} rounds.",
+        alt=f"Who will take part, clients over rounds: {seen:,} of {num_clients:,} clients in the first {rounds:,} rounds.",
         link="preview-rounds",
         xaxis=axis(
             range=[0.5, rounds + 0.5],
             showgrid=False,
+            tickformat=",",
             title={"text": "round", "standoff": 2},
             **whole_ticks(rounds, most=5),
         ),
@@ -155,11 +156,11 @@ def label_counts(counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
     return figure(
         "Labels of each client",
         [_invisible("samples", rounds_array(shown), typed(totals[shown]), texts, summary)],
-        alt=f"Labels over {num_clients} clients: half of the clients have {percent(typical)} or more of one label.",
+        alt=f"Labels over {num_clients:,} clients: half of the clients have {percent(typical)} or more of one label.",
         link="preview-clients",
         x="client",
         xaxis=axis(
-            range=[-0.5, num_clients - 0.5], showgrid=False, title={"text": "client", "standoff": 2},
+            range=[-0.5, num_clients - 0.5], showgrid=False, tickformat=",", title={"text": "client", "standoff": 2},
             **whole_ticks(num_clients, most=5),
         ),
         yaxis=axis(
@@ -217,14 +218,16 @@ def _invisible(name: str, x: Any, y: Any, texts: list[str], now: str) -> dict[st
 def _who(cohort: NDArray[np.int64], num_clients: int, named: int = NAMED_CLIENTS) -> str:
     if not len(cohort):
         return "nobody"
-    more = f", … {len(cohort) - named} more" if len(cohort) > named else ""
-    return f"{len(cohort)} of {num_clients}: {', '.join(str(int(i)) for i in cohort[:named])}{more}"
+    more = f", … {len(cohort) - named:,} more" if len(cohort) > named else ""
+    return f"{len(cohort):,} of {num_clients:,}: {', '.join(str(int(i)) for i in cohort[:named])}{more}"
 
 
 def _clients_axis(num_clients: int, **options: Any) -> dict[str, Any]:
     """Client 0 at the top, as one reads."""
     ticks = whole_ticks(num_clients, most=5)
-    return axis(range=[num_clients - 0.5, -0.5], showgrid=False, fixedrange=True, **{**ticks, **options})
+    return axis(
+        range=[num_clients - 0.5, -0.5], showgrid=False, fixedrange=True, tickformat=",", **{**ticks, **options}
+    )
 
 
 def _cluster_bands(sizes: NDArray[np.int64]) -> list[dict[str, Any]]:

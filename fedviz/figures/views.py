@@ -32,6 +32,15 @@ class Records(Protocol):
         """How the decomposition was measured: "cheap", "full", or None without one."""
 
 
+@dataclass(frozen=True)
+class Parent:
+    """The run that another one continues."""
+
+    name: str  # as the legend writes it
+    algorithm: str  # the id
+    until: int  # up to this round the records of both are the same
+
+
 @dataclass(frozen=True, eq=False)
 class RunView:
     """A run as the charts see it."""
@@ -48,6 +57,8 @@ class RunView:
     focus: tuple[int, int] | None = (
         None  # the rounds that are zoomed in on: there more points are drawn, outside as many as ever
     )
+    continues: Parent | None = None
+    awaits: frozenset[str] = frozenset()  # of "decomposition" and "check": what is, or will be, measured
 
 
 @dataclass(frozen=True, eq=False)

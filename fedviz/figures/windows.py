@@ -67,7 +67,7 @@ def windows(view: RunView, *, cursor: int | None = None) -> Figure | None:
     return figure(
         f"Error of a whole window of {length:,} rounds",
         data,
-        alt=f"Error of a whole window of {length:,} rounds, the one that ended in round {found[0]}: {', '.join(said)}.",
+        alt=f"Error of a whole window of {length:,} rounds, the one that ended in round {found[0]:,}: {', '.join(said)}.",
         notes=[
             "marks: the measured windows, where they end",
             *(["drift includes the bias that noise causes"] if not np.isfinite(columns["noise"]).any() else []),
@@ -75,7 +75,7 @@ def windows(view: RunView, *, cursor: int | None = None) -> Figure | None:
         ],
         at=cursor,
         xaxis=rounds_axis(view.rounds),
-        yaxis={**log_axis(shown, most=4), "title": {"text": "squared distance", "standoff": 6}},
-        margin={"l": 74, "r": 14, "t": 8, "b": 40},
+        yaxis={**log_axis(most=4), "title": {"text": "squared distance", "standoff": 6}},
+        margin={"l": 74, "r": 22, "t": 8, "b": 40},
         shapes=cursor_lines(cursor, "x"),
     )

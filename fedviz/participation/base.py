@@ -72,7 +72,7 @@ class ParticipationParameters(Parameters):
         if not round(size):
             return f"{'on average less than 1' if size else 'none'} of {num_clients:,} clients"
         about = "" if size == self.cohort_size(num_clients) else "about "
-        return f"{about}{round(size)} of {num_clients:,} clients"
+        return f"{about}{round(size):,} of {num_clients:,} clients"
 
     def window(self, num_clients: int) -> int:
         """P, after how many rounds the pattern has given everybody a turn; 1 where every round does."""
@@ -140,5 +140,5 @@ def too_few(drawn: int, available: int, of: str) -> tuple[str, str] | None:
         return None
     return (
         "clients_per_round",
-        f"got {drawn}, allowed 1 to {available} ({of}): lower it, or raise the number of clients",
+        f"got {drawn:,}, allowed 1 to {available:,} ({of}): lower it, or raise the number of clients",
     )

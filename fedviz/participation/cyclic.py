@@ -59,7 +59,7 @@ class Turns(ParticipationParameters):
 
     def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
         if self.groups > num_clients:
-            return "groups", f"got {self.groups}, allowed 1 to {num_clients} (the number of clients): lower it"
+            return "groups", f"got {self.groups:,}, allowed 1 to {num_clients:,} (the number of clients): lower it"
         return None
 
 

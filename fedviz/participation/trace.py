@@ -46,9 +46,9 @@ class Trace(ParticipationParameters):
     def problem_with(self, num_clients: int, rounds: int) -> tuple[str, str] | None:
         for number, cohort in enumerate(self.cohorts, start=1):
             if len(set(cohort)) < len(cohort):
-                return "cohorts", f"round {number} names a client twice: name each client once"
+                return "cohorts", f"round {number:,} names a client twice: name each client once"
             if cohort and max(cohort) >= num_clients:
-                return "cohorts", f"round {number} names client {max(cohort)}, allowed 0 to {num_clients - 1}"
+                return "cohorts", f"round {number:,} names client {max(cohort):,}, allowed 0 to {num_clients - 1:,}"
         if rounds > len(self.cohorts) and not self.repeat:
             return (
                 "cohorts",
@@ -135,7 +135,7 @@ def _add(cohorts: dict[int, dict[int, int]], row: list[str], line: int) -> None:
     before = visits.setdefault(client, line)
     if before != line:
         raise ValueError(
-            f"line {line}, column 2 (client): round {round} has client {client} already, in line {before}: name each once"
+            f"line {line}, column 2 (client): round {round:,} has client {client:,} already, in line {before}: name each once"
         )
 
 

@@ -94,7 +94,7 @@ class Regularized(ParticipationParameters):
             above = min(s for s in fitting if s > self.clients_per_round)
             wrong = (
                 "clients_per_round",
-                f"got {self.clients_per_round}, which does not divide {num_clients}: use {below} or {above}",
+                f"got {self.clients_per_round:,}, which does not divide {num_clients:,}: use {below:,} or {above:,}",
             )
         return wrong
 

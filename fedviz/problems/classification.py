@@ -89,7 +89,10 @@ class Classification(ProblemParameters):
                 f"got lenet5, which needs images of 16 x 16 at least; {self.dataset} has 8 x 8: use softmax, mlp or cnn",
             )
         if num_clients > self.info.train:
-            return "num_clients", f"got {num_clients}, allowed 1 to {self.info.train} (the number of training images)"
+            return (
+                "num_clients",
+                f"got {num_clients:,}, allowed 1 to {self.info.train:,} (the number of training images)",
+            )
         return None
 
     def problem_on(self, device: str) -> tuple[str, str] | None:

@@ -73,7 +73,7 @@ class LowerBound(ProblemParameters):
 
     def problem_with(self, num_clients: int) -> tuple[str, str] | None:
         if num_clients != CLIENTS:
-            return "num_clients", f"got {num_clients}, allowed {CLIENTS}: this problem is defined for two clients"
+            return "num_clients", f"got {num_clients:,}, allowed {CLIENTS}: this problem is defined for two clients"
         return None
 
     def dimension(self) -> int:

@@ -132,7 +132,7 @@ class Quadratics(ProblemParameters):
             if rows is None:
                 return field, "is needed: curvature and linear term are given together, or neither of them"
             if len(rows) != num_clients:
-                return field, f"got {len(rows)} rows for {num_clients} clients: give one row a client"
+                return field, f"got {len(rows):,} rows for {num_clients:,} clients: give one row a client"
             d = self.dimension()
             for number, row in enumerate(rows):
                 if not row:

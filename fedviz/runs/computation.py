@@ -128,7 +128,7 @@ class Computation:
         simulation, own = self._simulation, self._place == len(self._work.legs) - 1
         round = simulation.round + 1 if self._begun else 0
         if round < self._work.first and round % 10 == 0:
-            self._told.progress(f"Computing again up to round {self._work.first - 1}: round {round}.")
+            self._told.progress(f"Computing again up to round {self._work.first - 1:,}: round {round:,}.")
         record = simulation.advance(round) if self._begun else simulation.first()
         self._begun = True
         self._checkpoint = record.checkpoint if round and own else None

@@ -110,7 +110,7 @@ def _run(values: Any, *, reference: bool) -> Imported:
         raise _Wrong(f"{who}: there is no state {str(values.get('state'))[:40]!r}") from None
     message = _text(values.get("message", ""), f"{who}: message")
     if state.live:
-        state, message = RunState.STOPPED, f"Exported after {len(records)} records, while it was running."
+        state, message = RunState.STOPPED, f"Exported after {len(records):,} records, while it was running."
     if state is RunState.FINISHED and len(records) != config.rounds + 1:
         raise _Wrong(f"{who}: it says it is finished, but has {len(records):,} of {config.rounds + 1:,} records")
     device = values.get("device")
@@ -149,7 +149,7 @@ def _record(values: Any, round: int, config: SimulationConfig, where: str) -> Re
     if not isinstance(cohort, list) or not isinstance(weights, list) or len(cohort) != len(weights):
         raise _Wrong(f"{where}: cohort and weights must be lists of one length")
     if not all(type(client) is int and 0 <= client < config.num_clients for client in cohort):
-        raise _Wrong(f"{where}: cohort must hold clients from 0 to {config.num_clients - 1}")
+        raise _Wrong(f"{where}: cohort must hold clients from 0 to {config.num_clients - 1:,}")
     if len(set(cohort)) != len(cohort):
         raise _Wrong(f"{where}: cohort names a client twice")
     if not all(_is_number(weight) for weight in weights):

@@ -104,12 +104,14 @@ class RunManager:
         if parent.version != __version__:
             raise Refused(_other_version(parent, "continued from"))
         if not 0 <= round <= parent.round:
-            raise ConfigError([("round", f"got {round}, allowed 0 to {parent.round}: the rounds that the run has")])
+            raise ConfigError([("round", f"got {round:,}, allowed 0 to {parent.round:,}: the rounds that the run has")])
         for name in ("problem", "num_clients", "seed"):
             if getattr(config, name) != getattr(parent.config, name):
                 raise ConfigError([(name, "must be as in the run that is continued; start a new run instead")])
         if config.rounds <= round:
-            raise ConfigError([("rounds", f"got {config.rounds}, allowed more than {round}, after which it continues")])
+            raise ConfigError(
+                [("rounds", f"got {config.rounds:,}, allowed more than {round:,}, after which it continues")]
+            )
         self._library.written(parent.id)  # what the new run begins with
         if self._library.depth(parent) >= _MOST_FORKS:
             raise Refused(f"The run was continued {_MOST_FORKS} times, one run from another: start a new one instead.")

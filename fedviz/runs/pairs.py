@@ -160,7 +160,7 @@ class Pairs:
             if self._closed:
                 raise Refused("The server is shutting down: start the run again in a minute.")
             if len(self._queue) >= self._limits.queue_length:
-                raise Refused(f"{len(self._queue)} runs are waiting already, and no more are taken: try again later.")
+                raise Refused(f"{len(self._queue):,} runs are waiting already, and no more are taken: try again later.")
             if self._queue.of(owner) >= self._limits.queued_per_visitor:
                 raise Refused(
                     f"{self._queue.of(owner)} of your runs are waiting, which is the most for one visitor: wait or stop one."
@@ -456,7 +456,7 @@ class Pairs:
         if gate.stopped:
             raise Stopped
         if round < run.config.rounds:
-            raise RuntimeError(f"the simulation ended before round {round + 1} of {run.config.rounds}")
+            raise RuntimeError(f"the simulation ended before round {round + 1:,} of {run.config.rounds:,}")
         return RunState.FINISHED, f"All {run.config.rounds:,} rounds are done."
 
     def _tell(self, pair: Pair, run: Run, state: RunState, message: str, *, journal: bool = False) -> None:
@@ -478,10 +478,10 @@ def _compare(again: dict[str, Any], before: dict[str, Any]) -> None:
     texts = [json.dumps({**each, "costs": {**each["costs"], "seconds": 0}}, sort_keys=True) for each in (again, before)]
     if texts[0] != texts[1]:
         raise Failed(
-            f"round {again['round']}, computed again, is not what was recorded: the hardware or the libraries are others now, "
+            f"round {again['round']:,}, computed again, is not what was recorded: the hardware or the libraries are others now, "
             "or the record was changed. Start the run anew"
         )
 
 
 def _where(run: Run) -> str:
-    return f"after round {run.round}" if run.round >= 0 else "before its first record"
+    return f"after round {run.round:,}" if run.round >= 0 else "before its first record"

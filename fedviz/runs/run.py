@@ -131,9 +131,9 @@ class Run:
             return "Stopping."
         if state is RunState.PAUSED:
             why = ", for nobody was watching. Resume continues it" if self.unwatched else ""
-            return f"Paused after round {self.round}{why}."
+            return f"Paused after round {self.round:,}{why}."
         if state is RunState.RUNNING and gate.limit is not None:
-            return f"Pausing after round {gate.limit}."
+            return f"Pausing after round {gate.limit:,}."
         if state is RunState.PREPARING and gate.limit is not None:
             return f"{self._message.rstrip('.')}. Then it pauses."
         return self._message

@@ -380,7 +380,7 @@ class RunStore:
 
 def interruption(last_round: int | None) -> str:
     """What is said of a run whose process ended first; last_round: the last that was kept."""
-    where = "before its first record" if last_round is None else f"after round {last_round}"
+    where = "before its first record" if last_round is None else f"after round {last_round:,}"
     return f"Interrupted {where}: the server ended. Resume continues it."
 
 

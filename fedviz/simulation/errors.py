@@ -6,4 +6,4 @@ class Diverged(ArithmeticError):  # noqa: N818 - a state of the run, not a fault
 
     def __init__(self, round: int, hint: str) -> None:
         self.round, self.hint = round, hint
-        super().__init__(f"Diverged in round {round}. {hint}")
+        super().__init__(f"Diverged in round {round:,}. {hint}")

@@ -21,9 +21,12 @@ from fedviz.ui.live_plotly import feed_plotly, live_plotly
 from fedviz.ui.once import Once
 from fedviz.ui.shown import Shown
 
-HEIGHT: Final = 250  # px
-# px; both charts of the last row have two panels over one another under a legend of several lines.
-HEIGHTS: Final = {"decomposition": 360, "participation": 400, "heterogeneity": 400}
+HEIGHT: Final = 170  # px of a plot
+HEIGHTS: Final = {
+    "decomposition": 245,
+    "participation": 310,
+    "heterogeneity": 250,
+}  # both of the last are about as high with legends
 OPTIONS: Final = {  # how to draw; the first is what is chosen at first
     "loss_scale": {"linear": "Linear", "log": "Log"},
     "scale": {"log": "Log", "linear": "Linear"},
@@ -130,11 +133,7 @@ def _figures(shown: Shown, previous: Shown | None, cursor: int | None) -> dict[s
         "participation": made("participation", alone, lambda view, *_: figures.participation(view, cursor, taken)),
         "heterogeneity": made("heterogeneity", alone, lambda view, *_: figures.heterogeneity(view, cursor=cursor)),
     }
-    forked = shown.forked_at
-    note = f"dotted line: continued from round {forked}"
-    if previous is not None:
-        note += f", until then {previous.config.algorithm.title}"
-    return {name: figures.marked(figure, forked, note) for name, figure in found.items() if figure is not None}
+    return {name: figures.marked(figure, shown.parent) for name, figure in found.items() if figure is not None}
 
 
 def _there(views: Iterable[RunView | None]) -> list[RunView]:

@@ -59,7 +59,7 @@ class Now:
             end = f"{run.config.algorithm.title} is done" if state == "finished" else _end(run)
             return cls(str(other.state), True, f"{end.rstrip('.')}. {other.config.algorithm.title} goes on.")
         if state == "queued" and run.queue_position:
-            message = f"Number {run.queue_position} in line: it starts when a place is free."
+            message = f"Number {run.queue_position:,} in line: it starts when a place is free."
         if other is not None and other.state in ("diverged", "failed") and other.message != run.message:
             message = f"{message or words.BADGES[state].sentence} {_end(other)}"
         return cls(str(state), live, message)
@@ -249,5 +249,8 @@ def _scrubber(shown: Shown) -> int | None:
         st.session_state[key] = last
     st.session_state[seen] = last
     looked_at = st.session_state[key]
-    chosen = min(st.slider("Look at round", 0, planned, looked_at, key=key, help=SCRUBBER_HELP, width=280), last)
+    chosen = st.slider(
+        "Look at round", 0, planned, looked_at, key=key, format="localized", help=SCRUBBER_HELP, width=280
+    )
+    chosen = min(chosen, last)
     return chosen if chosen < last else None

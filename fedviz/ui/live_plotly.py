@@ -73,14 +73,17 @@ _chart = st.components.v2.component(
 _feed = st.components.v2.component("fedviz_live_feed", html="<span></span>", js=_load + _FEED, isolate_styles=False)
 
 
-def live_plotly(figure: Figure, *, key: str, height: int = 270) -> None:
+ABOVE = 95  # px that title, two rows of legend and a note take
+
+
+def live_plotly(figure: Figure, *, key: str, height: int, above: int = ABOVE) -> None:
     """Show a figure, in place where a chart with this key is already shown.
 
-    height: px, title and legend included; where these wrap, the chart grows so that the plot keeps most of that.
+    height: px of the plot, which keeps them however many rows title and legend above it have; above: px for these at first.
     Where the visitor zooms in on rounds of which the chart has more points than it draws, the page runs again and finds these
     rounds in `st.session_state[key]["focus"]`, as [first, last].
     """
-    _chart(key=key, height="content", data=_message(figure, key, height), on_focus_change=lambda: None)
+    _chart(key=key, height="content", data=_message(figure, key, height, above), on_focus_change=lambda: None)
 
 
 def feed_plotly(figures: dict[str, tuple[Figure, int]]) -> None:
@@ -89,7 +92,7 @@ def feed_plotly(figures: dict[str, tuple[Figure, int]]) -> None:
 
 
 @lru_cache(maxsize=256)
-def _message(figure: Figure, key: str, height: int) -> bytes:
-    """What the browser gets: the height, which is needed first, as two bytes, then the rest as compressed JSON."""
+def _message(figure: Figure, key: str, height: int, above: int = ABOVE) -> bytes:
+    """What the browser gets: the height of all, which is needed first, as two bytes, then the rest as compressed JSON."""
     content = {"key": key, "height": height, "spec": figure.spec, "alt": figure.alt}
-    return struct.pack("<H", height) + zlib.compress(json.dumps(content).encode(), 1)
+    return struct.pack("<H", height + above) + zlib.compress(json.dumps(content).encode(), 1)

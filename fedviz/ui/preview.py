@@ -13,7 +13,8 @@ from fedviz.simulation.clients import participation_of
 from fedviz.ui.live_plotly import live_plotly
 
 ROUNDS = 60  # how many of the first rounds are shown
-HEIGHT = 190
+HEIGHT = 145  # px of a plot
+ABOVE = 46  # px of its title and of one row of legend
 FORMER = "Of the last valid settings, for what is set now cannot be run."
 
 
@@ -28,7 +29,7 @@ def labels(config: SimulationConfig | None) -> None:
         st.caption(f":material/info: {error}")
         return
     _say_if_former(config)
-    live_plotly(figure, key="preview-labels", height=HEIGHT)
+    live_plotly(figure, key="preview-labels", height=HEIGHT, above=ABOVE)
 
 
 def participation(config: SimulationConfig | None) -> None:
@@ -39,7 +40,7 @@ def participation(config: SimulationConfig | None) -> None:
         st.caption(f":material/info: {error}")
         return
     _say_if_former(config)
-    live_plotly(figure, key="preview-participation", height=HEIGHT)
+    live_plotly(figure, key="preview-participation", height=HEIGHT, above=ABOVE)
 
 
 def small_clients(config: SimulationConfig) -> str:

@@ -341,7 +341,7 @@ def _comparison(chosen: Sequence[Run]) -> None:
     left, right = st.columns(2)
     for column, measures, key in ((left, LOSS, "compared-loss"), (right, ACCURACY, "compared-accuracy")):
         with column, st.container(border=True):
-            live_plotly(figures.overlay(views, measures), key=key, height=320)
+            live_plotly(figures.overlay(views, measures), key=key, height=250)
     st.button("Clear the selection", key="clear", icon=":material/deselect:", on_click=_clear)
 
 

@@ -15,12 +15,14 @@ import streamlit as st
 from numpy.typing import NDArray
 
 from fedviz.config import ConfigError, SimulationConfig
-from fedviz.figures import RunView
+from fedviz.figures import Parent, RunView
 from fedviz.figures.views import Role
 from fedviz.problems import ProblemError
 from fedviz.runs.columns import Columns, Records
 from fedviz.runs.run import Run
+from fedviz.runs.store import StoreError
 from fedviz.simulation.clients import clusters_of, participation_of
+from fedviz.ui.manager import run_manager
 
 MOST_CELLS = 2_000_000  # rounds x clients for which the ground of who is on duty is drawn
 RECORDED = Path(__file__).parents[2] / "assets" / "recorded_default.json.gz"
@@ -36,7 +38,7 @@ class Shown:
     reference: SimulationConfig | None = None
     reference_records: Records | None = None
     role: Role = "current"
-    forked_at: int | None = None  # the round after which it left the run that it continues
+    parent: Parent | None = None  # the run that it continues
     title: str = ""  # given by its owner
 
     @classmethod
@@ -48,7 +50,7 @@ class Shown:
             run.records,
             reference.config if reference else None,
             reference.records if reference else None,
-            forked_at=run.forked_at,
+            parent=_parent(run),
             title=run.title,
         )
 
@@ -64,7 +66,7 @@ class Shown:
 
     @cached_property
     def view(self) -> RunView:
-        return _view(self.config, self.records, self.role)
+        return replace(_view(self.config, self.records, self.role), continues=self.parent)
 
     @cached_property
     def reference_view(self) -> RunView | None:
@@ -81,6 +83,25 @@ class Shown:
             return None
         name = html.escape(self.title, quote=False) or self.view.name  # charts read texts as HTML
         return replace(self.view, name=name, role="previous", records=_Until(self.records, now.config.rounds))
+
+
+def _parent(run: Run) -> Parent | None:
+    if run.parent_id is None or run.forked_at is None:
+        return None
+    try:
+        title, name = _method(run.parent_id)
+    except (KeyError, StoreError):  # deleted, or the database does not answer
+        title, name = "another run", ""
+    return Parent(title, name, run.forked_at)
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _method(run_id: str) -> tuple[str, str]:
+    """(title, id) of a run's algorithm."""
+    run = run_manager().get(run_id)
+    if run is None:
+        raise KeyError(run_id)
+    return run.config.algorithm.title, run.config.algorithm.name
 
 
 def _trained(config: SimulationConfig) -> dict[str, Any]:
@@ -134,6 +155,7 @@ def recorded_default() -> Shown | None:
 
 def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
     text = config.model_dump_json()
+    intervals = {"decomposition": config.probe_every, "check": config.probe_every and config.probe.check_every}
     return RunView(
         name=config.algorithm.title,
         algorithm=config.algorithm.name,
@@ -144,6 +166,7 @@ def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
         clusters=_clusters(text),
         window=config.participation.window(config.num_clients),
         available=_on_duty(text),
+        awaits=frozenset(name for name, every in intervals.items() if every),
     )
 
 

@@ -127,7 +127,7 @@ def heterogeneity(config: SimulationConfig) -> str:
 
 def title(config: SimulationConfig) -> str:
     """What is running, in one line."""
-    turns = f" · {config.participation.groups} groups in turn" if isinstance(config.participation, Turns) else ""
+    turns = f" · {config.participation.groups:,} groups in turn" if isinstance(config.participation, Turns) else ""
     return f"{config.algorithm.title} · {clients(config)}{turns} · {heterogeneity(config)}"
 
 
@@ -153,8 +153,8 @@ def looking_at(config: SimulationConfig, reference: SimulationConfig | None) -> 
         )
     elif isinstance(turns, Turns):
         turn = (
-            f"{turns.groups} groups of clients take turns, {turns.availability} rounds each; {S:,.0f} of the clients that are there take "
-            f"{steps} on their own data."
+            f"{turns.groups:,} groups of clients take turns, {turns.availability:,} rounds each; {S:,.0f} of the clients that are there "
+            f"take {steps} on their own data."
         )
     else:
         turn = (
@@ -331,10 +331,10 @@ def live_value(path: str, config: SimulationConfig) -> str:
         )
     if path.endswith(".clients_per_round"):
         if isinstance(c.participation, Cyclic):
-            return f"S of one group: {S:g}/{N // c.participation.groups}"
-        return f"S/N = {S:g}/{N}"
+            return f"S of one group: {S:,.10g}/{N // c.participation.groups:,}"
+        return f"S/N = {S:,.10g}/{N:,}"
     if path in ("participation.groups", "participation.availability") and isinstance(c.participation, Turns):
-        return f"P = g·K̄ = {c.participation.groups * c.participation.availability} rounds until all groups have had their turn"
+        return f"P = g·K̄ = {c.participation.groups * c.participation.availability:,} rounds until all groups have had their turn"
     if path.endswith("partition.similarity"):
         share = c.problem.partition.similarity  # type: ignore[union-attr]
         return f"{percent(share, trim=True)} of the data is dealt at random, {percent(1 - share, trim=True)} by label"
@@ -345,8 +345,8 @@ def live_value(path: str, config: SimulationConfig) -> str:
         "batch_size": f"τ·B = {c.steps * c.batch_size:,} samples a client and round",
         "rounds": f"R·S/N: a client takes part about {number(c.rounds * S / N, trim=True)} times",
         "algorithm.mu": f"η_c·μ·τ = {number(step * getattr(c.algorithm, 'mu', 0.0), trim=True)}",
-        "eval_every": f"Every {c.eval_every} rounds" if c.eval_every else "Never",
-        "probe_every": f"Every {c.probe_every} rounds" if c.probe_every else "Never",
+        "eval_every": f"Every {c.eval_every:,} rounds" if c.eval_every else "Never",
+        "probe_every": f"Every {c.probe_every:,} rounds" if c.probe_every else "Never",
     }
     return values.get(path, "")
 

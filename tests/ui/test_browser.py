@@ -306,7 +306,12 @@ def test_a_run_is_continued_from_a_round_with_another_method(server: Server, bro
     until(lambda: len(server.stored(visit.run_id)) == 81, seconds=60)
     visit.state("finished")
     page.wait_for_function("() => document.querySelector('[data-chart=loss]').data[0].x.at(-1) === 80", timeout=20_000)
-    expect(page.locator(".st-key-card-loss .notes")).to_contain_text("continued from round 12, until then FedVARP")
+    for chart in ("loss", "decomposition", "participation", "heterogeneity"):
+        expect(page.locator(f".st-key-card-{chart} .legend")).to_contain_text(
+            "continued from round 12, until then FedVARP"
+        )
+    page.locator("[data-chart=loss] .nsewdrag").first.hover(position={"x": 10, "y": 10})
+    expect(page.locator(".st-key-card-decomposition .at")).to_have_text(re.compile(r"^round \d+ of FedVARP$"))
     parent, fork = server.stored(finished), server.stored(visit.run_id)
     assert fork.rounds.tolist() == list(range(81))
     before, after = (records.column("evaluation.train_loss") for records in (parent, fork))

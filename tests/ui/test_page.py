@@ -620,7 +620,7 @@ def test_the_scrubber_reads_an_earlier_round(open_page, runs):
     page = open_page(run=run.id)
     assert "At round 6:" in said(page)
     page.slider(key=f"cursor-{run.id}").set_value(3).run()
-    assert "At round 2:" in said(page)  # the last probe before
+    assert "Last measured in round 2:" in said(page)
 
 
 def test_a_run_that_moves_has_no_scrubber(open_page, runs):

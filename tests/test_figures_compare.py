@@ -35,9 +35,9 @@ def test_runs_of_one_method_are_told_apart_by_colour_and_dash_and_named():
     assert "run 5 5.00 at round 2" in figure.alt
 
 
-def test_the_axis_reaches_to_the_end_of_the_longest_run():
-    figure = figures.overlay([("a", view([1.0], rounds=10)), ("b", view([1.0], rounds=70))], LOSS)
-    assert figure.spec["layout"]["xaxis"]["range"] == [0, 70]
+def test_the_axis_reaches_as_far_as_the_longest_run_got_not_as_far_as_one_that_was_stopped_was_to_go():
+    figure = figures.overlay([("a", view([1.0] * 4, rounds=70)), ("b", view([1.0] * 8, rounds=10))], LOSS)
+    assert figure.spec["layout"]["xaxis"]["range"] == [0, 7]
 
 
 def test_what_is_drawn_is_what_the_runs_have():

@@ -172,7 +172,7 @@ def _read(probes: _Probes, other: _Probes | None, cursor: int | None, relative: 
     view = probes.view
     index, there = _chosen(probes, other, cursor)
     if index is None:
-        return "No decomposition has been measured yet."
+        return "No decomposition has been measured."
     when = f"{_when(probes, index, cursor)}: "
     if probes.is_rounding(index):
         return f"{when}no error beyond rounding{_total_there(probes, other, there)}."

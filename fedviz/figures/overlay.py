@@ -33,7 +33,7 @@ ACCURACY = (Measure("Test accuracy", "test_accuracy", "percent"), Measure("Dista
 
 
 def overlay(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure]) -> Figure:
-    """Up to `MOST` runs, each with the name it has in the legend. The x axis reaches to the end of the longest."""
+    """Up to `MOST` runs, each with the name it has in the legend. The x axis reaches as far as the longest got."""
     measure = next((m for m in measures if any(_has(view, m) for _, view in views)), measures[0])
     write = percent if measure.unit else number
     data, said = [], []
@@ -51,7 +51,9 @@ def overlay(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure]) -
         data,
         alt=f"{measure.title} over rounds: {'; '.join(said) or 'nothing measured yet'}.",
         notes=["thin: until then the run that is continued"] if any(view.continues for _, view in views) else [],
-        xaxis=rounds_axis(max((view.rounds for _, view in views), default=1)),
+        xaxis=rounds_axis(
+            max((int(view.records.rounds[-1]) for _, view in views if len(view.records.rounds)), default=1)
+        ),
         yaxis=axis(tickformat=".0%" if measure.unit else "", nticks=6),
     )
 

@@ -25,6 +25,7 @@ SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that 
 RESUMES = "Goes on from the last checkpoint, as the same run, to the same curves as if it had never ended."
 EMBEDDED = "A finished run of the default settings, recorded earlier."
 TICK = 0.75  # seconds between two looks at a live run
+LONG_TICK = 5.0  # ... and at one that has ended, but may be continued
 MOMENT = 0.25  # seconds in which all viewers of a running run see the same, so that its charts are made once for all
 
 
@@ -85,11 +86,14 @@ class Stage:
 
 
 def show(scene: Scene) -> None:
-    """The main area, with a timer while the run is live."""
-    stage = _stage(scene)
+    """The main area, with a timer while something may happen to the run."""
+    stage, run = _stage(scene), scene.run
     if stage.now.live:
         with st.container(key="unseen"):
             st.fragment(_tick, run_every=TICK)(scene, stage)
+    elif run is not None and run.can_resume:
+        with st.container(key="idle"):
+            st.fragment(_long_tick, run_every=LONG_TICK)(run.id)
 
 
 def _stage(scene: Scene) -> Stage:
@@ -137,6 +141,12 @@ def _tick(scene: Scene, stage: Stage) -> None:
     if charts.feed(places, shown, scene.previous, stage.cursor) if places else not len(shown.records):
         return
     st.rerun()  # the first records are there, or a chart more
+
+
+def _long_tick(run_id: str) -> None:
+    """Somebody else, or the visitor in another tab, may have continued the run."""
+    if run_manager().is_live(run_id):
+        st.rerun()
 
 
 def _look(run: Run, now: Now) -> Shown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import html
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -81,7 +80,7 @@ class Shown:
         """
         if not len(self.records) or _trained(self.config) != _trained(now.config):
             return None
-        name = html.escape(self.title, quote=False) or self.view.name  # charts read texts as HTML
+        name = self.title or self.view.name
         return replace(self.view, name=name, role="previous", records=_Until(self.records, now.config.rounds))
 
 

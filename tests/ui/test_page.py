@@ -655,7 +655,7 @@ def test_a_run_before_is_drawn_only_where_it_can_be_compared(open_page, runs):
     now = Shown.of(shown_run(page, runs))
     assert shown.before(now).records.rounds.tolist() == list(range(11))
     assert shown.before(now).name == shown.view.name
-    assert replace(shown, title="My <b>run</b>").before(now).name == "My &lt;b&gt;run&lt;/b&gt;"
+    assert replace(shown, title="My <b>run</b>").before(now).name == "My <b>run</b>"
     assert len(shown.before(now).records.column("evaluation.objective")) == 11
     other = Shown.of(runs.submit(small(problem=SMALL["problem"] | {"start": [2.0]}), visitor=LOCAL))
     assert shown.before(other) is None

@@ -87,6 +87,8 @@ def test_the_owner_stops_a_run_and_a_viewer_cannot(public: Server, browser: Brow
     expect(button(viewer.page, "Resume")).to_be_disabled()
     owner.press("Resume")
     expect(owner.page.locator(".stMarkdownBadge").filter(has_text="stopped")).to_have_count(0, timeout=30_000)
+    # Their page finds out by itself.
+    expect(viewer.page.locator(".stMarkdownBadge").filter(has_text="stopped")).to_have_count(0, timeout=30_000)
     owner.press("Stop")  # else it holds the place that the next one's run needs
     owner.state("stopped")
     owner.close()

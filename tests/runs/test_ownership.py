@@ -1,5 +1,6 @@
 """Who may do what with whose run, and what becomes of runs that nobody looks at."""
 
+import re
 import secrets
 import time
 
@@ -96,8 +97,12 @@ def test_titles_are_one_visible_line_and_stay(hosted, path):
     run = hosted.submit(config(rounds=100_000), visitor=ANNA)
     hosted.rename(run.id, "  Drift  at\nwork ", ANNA)  # while it runs
     hosted.publish(run.id, True, ANNA)
-    for bad in ("x" * 81, "bell \a", "\u202eback"):
-        with pytest.raises(Refused, match="allowed are up to 80"):
+    for bad, told in (
+        ("x" * 81, "has 81 characters; allowed are up to 80"),
+        ("bell \a", "cannot be seen (U+0007)"),
+        ("\u202eback", "cannot be seen (U+202E)"),
+    ):
+        with pytest.raises(Refused, match=re.escape(told)):
             hosted.rename(run.id, bad, ANNA)
     hosted.stop(run.id, ANNA)
     hosted.shutdown()

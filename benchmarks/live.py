@@ -57,6 +57,7 @@ MEMORY_PAGE = Path(__file__).with_name("LIVE-MEMORY.md")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 TICK = 0.75  # seconds, as in fedviz/ui/live.py
 GROWTH = (200, 2_000, 20_000)
+PLANNED = 10  # times as many rounds as are behind a run when it is watched: it must go on for longer than that
 VIEWERS = (5, 20)  # after nobody and one, which take turns
 TURNS = 8  # with nobody and with one viewer: how much one slows training down is a few percent, and machines are noisier than that
 CHARTS = ("loss", "accuracy", "decomposition", "participation", "heterogeneity")
@@ -81,7 +82,7 @@ def settings(rounds: int, seed: int) -> dict[str, Any]:
             "start": [1.0, 1.0],
         },
         "num_clients": 10, "participation.pattern": "uniform", "participation.clients_per_round": 2, "local_steps": 1,
-        "client_lr": 0.001, "eval_every": 1, "probe_every": max(1, rounds // 2000), "rounds": rounds, "seed": seed,
+        "client_lr": 0.001, "eval_every": 1, "probe_every": max(1, rounds // (666 * PLANNED)), "rounds": rounds, "seed": seed,
         "compare_with": "fedavg",
     }  # fmt: skip
 
@@ -378,7 +379,7 @@ async def by_turns(server: Server, viewer: Viewer, seconds: float, run: Viewer) 
 
 async def growth(server: Server, seconds: float, rounds: int) -> tuple[Row, Viewer]:
     """One viewer of a run with so many rounds behind it, which then goes on at two rounds a second and costs nothing itself."""
-    run = await start(server, 3 * rounds, seed=rounds)
+    run = await start(server, PLANNED * rounds, seed=rounds)
     await run.until(rounds)
     await run.pace("2/s")
     await asyncio.sleep(1)
@@ -416,7 +417,7 @@ async def measured(executor: str, server: Server, seconds: float) -> Measured:
     for count in VIEWERS:
         viewers += [await Viewer.at(server, **query) for _ in range(count - len(viewers))]
         found.load.append(await measure(f"{count} viewers", server, viewers, seconds, [run]))
-    other = await start(server, 3 * GROWTH[-1], seed=7)
+    other = await start(server, PLANNED * GROWTH[-1], seed=7)
     await other.until(10)
     found.load.append(await measure("2 runs, 20 viewers", server, viewers[:10] + [
         await Viewer.at(server, run=parse_qs(other.query)["run"][0]) for _ in range(10)
@@ -428,7 +429,7 @@ async def measured(executor: str, server: Server, seconds: float) -> Measured:
 
 async def soaked(server: Server, minutes: float) -> list[tuple[float, float]]:
     """(minutes, MB of the server) each half minute, while 20 viewers watch a long run that goes on slowly."""
-    run = await start(server, 3 * GROWTH[-1], seed=11)
+    run = await start(server, PLANNED * GROWTH[-1], seed=11)
     await run.until(GROWTH[-1])
     await run.pace("2/s")
     query = {"run": parse_qs(run.query)["run"][0]}
@@ -609,7 +610,7 @@ def put(text: str, path: Path, save: bool) -> None:
 
 async def new_run(server: Server) -> str:
     """The id of a run that goes on for as long as somebody wants to look at it."""
-    run = await start(server, 3 * GROWTH[-1], seed=3)
+    run = await start(server, PLANNED * GROWTH[-1], seed=3)
     await run.pace("50/s")
     await run.socket.close()
     return parse_qs(run.query)["run"][0]

@@ -2,7 +2,7 @@
 
 Starts the server as a user does, opens a configuration by its link, presses Run, and watches:
 
-    growth    one viewer of a run with 200, 2,000 and 20,000 rounds behind it: bytes and server time of a tick
+    growth    one viewer of runs with 200, 2,000 and 20,000 rounds behind them, by turns: bytes and server time of a tick
     load      a run of 20,000 rounds that goes on as fast as it can, with nobody and one viewer by turns, with 5 and with 20 viewers;
               then two runs with 20 viewers
     browser   one real Chromium: what it has drawn in every frame for 12 seconds
@@ -59,7 +59,7 @@ TICK = 0.75  # seconds, as in fedviz/ui/live.py
 GROWTH = (200, 2_000, 20_000)
 PLANNED = 10  # times as many rounds as are behind a run when it is watched: it must go on for longer than that
 VIEWERS = (5, 20)  # after nobody and one, which take turns
-TURNS = 8  # with nobody and with one viewer: how much one slows training down is a few percent, and machines are noisier than that
+TURNS = 8  # of what is compared: machines are noisier than the few percent that are looked for; half as many for growth
 CHARTS = ("loss", "accuracy", "decomposition", "participation", "heterogeneity")
 FRAMES = 12  # seconds in which every frame of the browser is looked at
 
@@ -223,6 +223,12 @@ class Viewer:
     async def press(self, key: str) -> None:
         await self.ask(WidgetState(id=self.widgets[key], trigger_value=True))
 
+    async def pause_or_resume(self) -> None:
+        """Press the button that is both, and wait until it stands for the other; sooner that would be a double click."""
+        await self.press("pause")
+        await asyncio.sleep(1)
+        await self.ask(fragment=self.fragment)
+
     async def pace(self, words: str) -> None:
         change = WidgetState(id=self.widgets["pace"])
         change.string_array_value.data.append(words)
@@ -377,16 +383,23 @@ async def by_turns(server: Server, viewer: Viewer, seconds: float, run: Viewer) 
     return together(rows[0]), together(rows[1])
 
 
-async def growth(server: Server, seconds: float, rounds: int) -> tuple[Row, Viewer]:
-    """One viewer of a run with so many rounds behind it, which then goes on at two rounds a second and costs nothing itself."""
+async def prepared(server: Server, rounds: int) -> Viewer:
+    """A run with so many rounds behind it, which stands still, and will go on at two rounds a second and cost nothing itself."""
     run = await start(server, PLANNED * rounds, seed=rounds)
     await run.until(rounds)
     await run.pace("2/s")
-    await asyncio.sleep(1)
+    await run.pause_or_resume()
+    return run
+
+
+async def growth(server: Server, seconds: float, run: Viewer, rounds: int) -> Row:
+    """One viewer of such a run, for a while in which it goes on."""
+    await run.pause_or_resume()
     idle = await measure(f"{rounds:,} rounds, nobody watches", server, [], seconds, [run])
     row = await measure(f"{rounds:,} rounds", server, [run], seconds, [run])
+    await run.pause_or_resume()
     row.cores -= idle.cores  # what is left is the viewer's
-    return row, run
+    return row
 
 
 @dataclass
@@ -401,16 +414,19 @@ class Measured:
 
 async def measured(executor: str, server: Server, seconds: float) -> Measured:
     found = Measured(executor)
-    _, first = await growth(server, 4, GROWTH[0])  # not counted: meanwhile the server still loads what it needs
-    await first.press("stop")
-    await first.socket.close()
-    for rounds in GROWTH:
-        row, run = await growth(server, seconds, rounds)
-        found.growth.append(row)
-        if rounds != GROWTH[-1]:
-            await run.press("stop")
-            await run.socket.close()
+    runs = {rounds: await prepared(server, rounds) for rounds in reversed(GROWTH)}
+    await growth(server, 4, runs[GROWTH[0]], GROWTH[0])  # not counted: meanwhile the server still loads what it needs
+    rows: dict[int, list[Row]] = {rounds: [] for rounds in GROWTH}
+    for turn in range(TURNS // 2):
+        for rounds in GROWTH if turn % 2 else reversed(GROWTH):
+            rows[rounds].append(await growth(server, seconds, runs[rounds], rounds))
+    found.growth = [together(each) for each in rows.values()]
+    for rounds in GROWTH[:-1]:
+        await runs[rounds].press("stop")
+        await runs[rounds].socket.close()
+    run = runs[GROWTH[-1]]
     await run.pace("max")
+    await run.pause_or_resume()
     query = {"run": parse_qs(run.query)["run"][0]}
     viewers = [await Viewer.at(server, **query)]
     found.load += await by_turns(server, viewers[0], seconds, run)

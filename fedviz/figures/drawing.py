@@ -270,11 +270,11 @@ def cold_start(view: RunView, x_axis: str = "x") -> tuple[list[dict[str, Any]], 
 
     At the start all are: a method for which that is over with the first round is not shaded.
     """
-    cold = np.nan_to_num(view.records.column("diagnostics.cold"))
-    rounds = view.records.rounds
-    levels = np.ceil(np.clip(cold, 0, 1) * COLD_STEPS).astype(int)
-    if not levels[rounds > 0].any():
+    cold, rounds = view.records.column("diagnostics.cold"), view.records.rounds
+    some = np.flatnonzero(cold > 0)  # not NaN, which stands for methods without memories
+    if not len(some) or rounds[some[-1]] == 0:
         return [], ""
+    levels = np.ceil(np.clip(np.nan_to_num(cold[: some[-1] + 1]), 0, 1) * COLD_STEPS).astype(int)
     change = np.flatnonzero(np.diff(levels)) + 1
     starts, ends = np.append(0, change), np.append(change, len(levels))
     shapes = [

@@ -49,7 +49,7 @@ class Chart {
     this.zoomed = new Map(); // axis -> range that the visitor has chosen; ours, for the same reason
     this.pointed = null; // the round pointed at on any linked chart
     host.setAttribute("role", "figure");
-    host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span><span class="save"></span></div>
+    host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span><span class="save" hidden></span></div>
       <div class="legend"></div><div class="notes"></div></header><div class="live-plotly"></div>`;
     [this.title, this.at, this.legend, this.notes, this.plot] =
       [".title", ".at", ".legend", ".notes", ".live-plotly"].map((name) => host.querySelector(name));
@@ -125,6 +125,7 @@ class Chart {
         this.plot.on("plotly_doubleclick", () => this.forgetZoom());
       }
       this.mark();
+      this.host.querySelector(".save").hidden = false;
     }
   }
 
@@ -267,7 +268,7 @@ class Chart {
     const layout = this.plot._fullLayout;
     if (!layout || !this.shown) return;
     const round = this.pointed;
-    const about = round ?? this.meta.at;
+    const about = round === null ? this.meta.at : this.measuredAt(round);
     const inherited = about !== null && about <= this.meta.continued?.until ? ` of ${this.meta.continued.name}` : "";
     this.at.textContent = about === null ? "" : `${this.meta.x} ${about.toLocaleString("en")}${inherited}`;
     for (const [name, traces] of this.entries) {
@@ -286,6 +287,13 @@ class Chart {
       const { t, h } = layout._size;
       Object.assign(this.lines[index].style, { left: `${left}px`, top: `${t}px`, height: `${h}px` });
     });
+  }
+
+  /* The last round up to one in which anything was measured whose value stands in the legend. */
+  measuredAt(round) {
+    const rounds = [...this.entries.values()].flatMap((traces) => this.spoken(traces)).map((trace) => foundAt(trace, round)?.x);
+    const before = rounds.filter((x) => x <= round);
+    return before.length ? Math.max(...before) : round;
   }
 
   point(event) {
@@ -446,14 +454,21 @@ function tickName(value) {
 
 /* The last value up to a round, as the server's legend does it: the text made for it, or the recorded number. */
 function valueAt(trace, round) {
+  const found = foundAt(trace, round);
+  if (!found) return "–";
+  const { index, x, value } = found;
+  if (trace.text) return trace.text[index];
+  if (trace.meta.unit === "percent") return `${number(100 * value)} %`;
+  if (trace.meta.unit !== "estimate") return number(value);
+  return `${number(value)} ± ${number(unpack(trace.error_y.array)[index])} (round ${x.toLocaleString("en")})`;
+}
+
+/* Where in a trace the last value up to a round stands; the first, before that. */
+function foundAt(trace, round) {
   const x = unpack(trace.x), values = unpack(trace.customdata ?? trace.y);
-  let found = -1;
-  for (let i = 0; i < x.length && (found < 0 || x[i] <= round); i++) if (trace.text || Number.isFinite(values[i])) found = i;
-  if (found < 0) return "–";
-  if (trace.text) return trace.text[found];
-  if (trace.meta.unit === "percent") return `${number(100 * values[found])} %`;
-  if (trace.meta.unit !== "estimate") return number(values[found]);
-  return `${number(values[found])} ± ${number(unpack(trace.error_y.array)[found])} (round ${x[found].toLocaleString("en")})`;
+  let index = -1;
+  for (let i = 0; i < x.length && (index < 0 || x[i] <= round); i++) if (trace.text || Number.isFinite(values[i])) index = i;
+  return index < 0 ? null : { index, x: x[index], value: values[index] };
 }
 
 /* Three significant digits, as fedviz/figures/style.py writes them. */

@@ -307,7 +307,7 @@ def test_a_run_without_records_is_an_empty_chart():
                    figures.heterogeneity(empty)):  # fmt: skip
         assert all(not numbers(t["x"]) for t in figure.spec["data"])
         assert figure.alt
-    assert figures.reading(empty) == "No decomposition has been measured yet."
+    assert figures.reading(empty) == "No decomposition has been measured."
 
 
 def test_all_charts_of_a_run_share_the_planned_rounds_as_x_range():

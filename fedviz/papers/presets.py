@@ -41,7 +41,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "scaffold": Preset(
         "Correcting every local step",
-        "SCAFFOLD removes the same noise as FedVARP, and the drift of the local steps with it.",
+        "Who takes part matters as little as with FedVARP, and the local steps drift far less than those of FedAvg.",
         {"algorithm": {"name": "scaffold"}},
     ),
     "cyclic": Preset(

@@ -150,7 +150,7 @@ class Simulation:
         anew = sorted(self.state.keys() - fits)
         carried = ", ".join(["the model", *(name.replace("_", " ") for name in sorted(fits))])
         started = f"; started anew: {', '.join(name.replace('_', ' ') for name in anew)}" if anew else ""
-        return f"Continues after round {before.round:,}. Carried over: {carried}{started}."
+        return f"Carried over: {carried}{started}."
 
     def _shared_with(self, before: Simulation) -> set[str]:
         """The parts of the algorithm's state that mean the same in `before`. Parts belong together: where one has another shape,

@@ -46,10 +46,11 @@ def start(*, again: bool = False) -> None:
     """
     manager, form = run_manager(), controls.read()
     before = run_or_none(run_id())
-    if form.config is None or form.reason or (not again and _is_second_click("run")):
+    if form.config is None or form.reason:
         return
     unchanged = before is not None and not differs(form, before)
-    if before is not None and unchanged and before.live:
+    second = _is_second_click("run")
+    if before is not None and unchanged and (before.live or (second and not again)):
         return
     st.session_state.refused = st.session_state.offered = None
     try:

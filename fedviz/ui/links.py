@@ -52,10 +52,10 @@ def read_config(text: str) -> Pair:
     except RecursionError:
         raise LinkError("The link's settings are nested too deeply to be any.") from None
     except ConfigError as error:
-        wrong = [_problem(path, message) for path, message in error.problems]
-        more = f"; and {len(wrong) - MOST_TOLD} more" if len(wrong) > MOST_TOLD else ""
+        wrong = [_problem(path, message) for path, message in error.problems[:MOST_TOLD]]
+        further = len(error.problems) - len(wrong)
         raise LinkError(
-            f"The link's settings cannot be run: {'; '.join(wrong[:MOST_TOLD])}{more}. "
+            f"The link's settings cannot be run: {'; '.join(wrong)}{f'; and {further:,} more' if further else ''}. "
             "Ask for a link that is right, or choose the settings at the left."
         ) from None
     reference, why = reference_for(config, wanted)
@@ -70,7 +70,7 @@ def read_preset(name: str) -> Pair:
     """The settings of a preset, and those to compare with. Raises LinkError."""
     if name not in PRESETS:
         raise LinkError(
-            f"The link names a preset {_short(name)}, which there is not; there are {_listed(PRESETS)}. "
+            f"The link asks for a preset named {_short(name)}; there are {_listed(PRESETS)}. "
             'Choose one at the left, under "Start from".'
         )
     config = PRESETS[name].build()

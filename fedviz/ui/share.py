@@ -28,7 +28,7 @@ def share(run: Run | None, form: Form) -> None:
             return
         st.caption("The button at the right of each box copies it.")
         if run is not None:
-            st.markdown("The link to this very run, also while it is going on. Who has it can watch:")
+            st.markdown("The link to this very run, also while it is going on. Whoever has it can watch:")
             st.code(link(f"run={run.id}"), language=None, wrap_lines=True)
         _settings_link(config, reference)
         beside = f", then {reference.algorithm.title} to compare with" if reference else ""

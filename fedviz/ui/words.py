@@ -134,9 +134,9 @@ def title(config: SimulationConfig) -> str:
 def will_happen(config: SimulationConfig, reference: SimulationConfig | None) -> str:
     """What pressing Run does, in one sentence."""
     beside = f" beside {reference.algorithm.title} on the same data" if reference else ""
-    who = clients(config)
+    who, rounds = clients(config), count(config.rounds, "round")
     return (
-        f"Run trains with {config.algorithm.title}{beside} for {config.rounds:,} rounds, {who} in each, and shows where the server's "
+        f"Run trains with {config.algorithm.title}{beside} for {rounds}, {who} in each, and shows where the server's "
         "error comes from while it happens."
     )
 

@@ -169,7 +169,7 @@ def test_a_fork_with_the_same_settings_is_the_run_itself_and_one_of_it_too(manag
         assert plain(run.records.dicts()) == expected(chosen)
         assert (run.forked_at, run.note) == (
             at,
-            f"Continues after round {at}. Carried over: the model, client variates, server variate.",
+            "Carried over: the model, client variates, server variate.",
         )
     assert (fork.parent_id, again.parent_id) == (parent.id, fork.id)
 
@@ -219,7 +219,7 @@ def test_a_state_is_carried_over_whole_or_not_at_all(before, after, carried, ane
     for round in range(1, 5):
         old.advance(round)
     note = new.take_over(old)
-    assert note == f"Continues after round 4. Carried over: {carried}{f'; started anew: {anew}' if anew else ''}."
+    assert note == f"Carried over: {carried}{f'; started anew: {anew}' if anew else ''}."
     assert new.w.equal(old.w)
     for name, tensor in new.state.items():
         kept = name.replace("_", " ") in carried

@@ -14,11 +14,25 @@ from streamlit.testing.v1 import AppTest
 
 from fedviz.runs.manager import RunManager
 from fedviz.runs.run import Run
-from fedviz.ui import manager
+from fedviz.ui import actions, manager
 from fedviz.ui.feed import unpacked
 from tests.runs.fakes import Local
 
+DOUBLE_CLICK = actions.DOUBLE_CLICK
+
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_double_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests click faster than hands: what they press twice they mean twice."""
+    monkeypatch.setattr(actions, "DOUBLE_CLICK", 0.0)
+
+
+@pytest.fixture
+def double_clicks(no_double_clicks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for visitors."""
+    monkeypatch.setattr(actions, "DOUBLE_CLICK", DOUBLE_CLICK)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def test_a_link_leads_to_the_page_itself(monkeypatch, address, link):
     assert share.link("run=abc") == link
 
 
-def test_the_second_click_of_a_double_one_does_not_undo_the_first(monkeypatch):
+def test_the_second_click_of_a_double_one_does_not_undo_the_first(monkeypatch, double_clicks):
     """The button under the pointer turns from Pause to Resume as soon as the run stands still."""
     told, clock = [], [100.0]
     monkeypatch.setattr(actions.st, "session_state", {})
@@ -57,7 +57,7 @@ def test_steps_may_follow_one_another_as_fast_as_one_can_click(monkeypatch):
     assert told == ["step"] * 3
 
 
-def test_a_double_click_on_continue_makes_one_run(runs):
+def test_a_double_click_on_continue_makes_one_run(runs, double_clicks):
     run = runs.submit(small(rounds=8), visitor=LOCAL)
     until(lambda: not run.live)
 

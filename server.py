@@ -8,6 +8,7 @@ from streamlit.starlette import App
 
 from fedviz.runs.limits import LimitError, Limits
 from fedviz.ui.cookie import VisitorCookie
+from fedviz.ui.uploads import UploadBounds
 
 try:
     sys.stdout.write("\n  ".join(["fedviz allows:", *Limits.from_environment().describe()]) + "\n")
@@ -15,4 +16,4 @@ except LimitError as error:
     sys.exit(str(error))
 # Else the first visitor after a start would get the files in pages/ as they are, under other addresses, for app.py has not named them yet.
 PagesManager.uses_pages_directory = False
-app = App("app.py", middleware=[Middleware(VisitorCookie)])
+app = App("app.py", middleware=[Middleware(UploadBounds), Middleware(VisitorCookie)])

@@ -210,10 +210,6 @@ class RunManager:
         """Whether the visitor may pause, stop, rename and so on."""
         return not self.limits.hosted or visitor.admin or run.owner == visitor.id
 
-    def is_live(self, run_id: str) -> bool:
-        """Whether a run waits, prepares, computes or stands still here; False for any other id."""
-        return self._pairs.is_live(run_id)
-
     def watch(self, run_id: str) -> None:
         """Somebody looks at the run right now. Harmless for any id."""
         pair = self._pairs.of(run_id)

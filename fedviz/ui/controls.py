@@ -23,6 +23,7 @@ from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
 from fedviz.ui.manager import run_manager
 from fedviz.ui.settings import TOP, Draft, Setting
+from fedviz.ui.uploads import taken_up
 
 NO_REFERENCE = "none"
 OWN = "own"
@@ -346,7 +347,7 @@ def _upload(setting: Setting) -> None:
         file = st.session_state[key]
         if file is None:
             return
-        draft()[setting.key] = settings.from_file(setting, file.name, file.getvalue())
+        draft()[setting.key] = settings.from_file(setting, file.name, taken_up(file))
         st.session_state[count] += 1
 
     megabytes = LARGEST_FILE // 1_000_000

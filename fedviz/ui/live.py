@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fedviz.runs.run import Run
+from fedviz.runs.run import Run, RunState
 from fedviz.ui import actions, charts, words
 from fedviz.ui.actions import PACES
 from fedviz.ui.controls import Form
@@ -93,7 +93,7 @@ def show(scene: Scene) -> None:
             st.fragment(_tick, run_every=TICK)(scene, stage)
     elif run is not None and run.can_resume:
         with st.container(key="idle"):
-            st.fragment(_long_tick, run_every=LONG_TICK)(run.id)
+            st.fragment(_long_tick, run_every=LONG_TICK)(run.id, run.state, run.round)
 
 
 def _stage(scene: Scene) -> Stage:
@@ -143,9 +143,10 @@ def _tick(scene: Scene, stage: Stage) -> None:
     st.rerun()  # the first records are there, or a chart more
 
 
-def _long_tick(run_id: str) -> None:
-    """Somebody else, or the visitor in another tab, may have continued the run."""
-    if run_manager().is_live(run_id):
+def _long_tick(run_id: str, state: RunState, round: int) -> None:
+    """Somebody else, or the visitor in another tab, may have continued the run since it was drawn, and it may have ended again."""
+    run = actions.run_or_none(run_id)
+    if run is None or (run.state, run.round) != (state, round):
         st.rerun()
 
 
@@ -246,7 +247,7 @@ def _progress(place: DeltaGenerator, scene: Scene, shown: Shown | None) -> None:
         if run.seconds_left is not None:
             parts.append(f"{words.duration(run.seconds_left)} left")
     if run is not None and run.device:
-        parts.append(run.device)
+        parts.append(words.escape(run.device))  # an imported run may say anything
     place.progress(min(1.0, done / planned), " · ".join(parts))
 
 

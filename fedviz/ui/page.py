@@ -76,7 +76,7 @@ def _run_in_address() -> tuple[Run | None, str]:
         run = run_manager().get(wanted)
     except StoreError as error:
         return None, str(error)
-    if run is None:
+    if run is None or not run.owner:  # deleted; kept only as long as others continue it
         return None, (
             "This link names a run that is not kept here: it may be from another computer, or have been deleted. "
             "Ask for a new link, or press Run for a run of your own."

@@ -20,6 +20,7 @@ from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
 from fedviz.ui.shown import Shown
+from fedviz.ui.uploads import taken_up
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
 
 LOADED = 200  # runs that are searched and ordered, the newest; and again for each press of "Look further back"
@@ -300,7 +301,7 @@ def _import() -> None:
         st.session_state.imports += 1
 
         def bring_in() -> None:
-            run = run_manager().import_run(file.getvalue(), visitor())
+            run = run_manager().import_run(taken_up(file), visitor())
             st.session_state.runs_imported = run.id
 
         _try(bring_in)

@@ -87,10 +87,15 @@ def standing(state: str, message: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that may hold anything, safe inside a line of markdown."""
+    """Text that may hold anything, safe inside a line of markdown: addresses in it are no links, and names no icons."""
     for mark in "\\`*_[]$<>~":
         text = text.replace(mark, "\\" + mark)
-    return text.replace("\n", " ")
+    return re.sub(
+        r":(?=[/a-z_+-])|(?<!\d):(?=\d)|@|(?<=\bwww)(?=\.)",
+        "\\g<0>\u2060",
+        text.replace("\n", " "),
+        flags=re.IGNORECASE,
+    )
 
 
 def reason(error: Exception) -> str:

@@ -198,3 +198,11 @@ def test_a_file_that_would_take_a_hundred_times_its_size_in_memory_is_not_even_r
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(Refused, match="far too many lists or texts"):
         imports.read(b'{"records":[' + 100_000 * filling.encode() + b"0]}")
+
+
+def test_a_refusal_is_short_however_much_is_wrong(start):
+    values = copy.deepcopy(exported())
+    values["config"] |= {f"k{number}": 1 for number in range(5_000)} | {"algorithm": {"name": "x" * 100_000}}
+    with pytest.raises(Refused, match=r"; and [\d,]+ more\.") as refusal:
+        start().import_run(as_file(values), LOCAL)
+    assert len(str(refusal.value)) < 1_500

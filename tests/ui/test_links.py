@@ -179,3 +179,11 @@ def test_markup_in_a_link_is_shown_as_it_is(open_page):
     assert "http://" not in shown
     assert "www.evil" not in shown
     assert "www" in said(page)
+
+
+def test_a_link_with_thousands_of_problems_tells_three_and_how_many_more(monkeypatch):
+    named = []
+    monkeypatch.setattr(links.settings, "label", lambda path: named.append(path) or path)
+    with pytest.raises(LinkError, match=r"; and 1,997 more\. "):
+        links.read_config(json.dumps({f"k{number}": 1 for number in range(2_000)}))
+    assert len(named) == 3  # naming one takes milliseconds

@@ -9,16 +9,17 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from fedviz.config import SimulationConfig
-from fedviz.runs import admission
+from fedviz.runs import admission, export
 from fedviz.runs.run import RunState
 from fedviz.runs.visitor import LOCAL
 from fedviz.simulation.errors import Diverged
-from fedviz.ui import controls, manager, preview, settings, words
+from fedviz.ui import controls, live, manager, preview, settings, words
 from fedviz.ui.shown import Shown
 from tests.ui.conftest import ROOT, address, shown_run, until
 
@@ -717,3 +718,43 @@ def open_with(open_page, config: SimulationConfig) -> AppTest:
     page = open_page()
     page.session_state["draft"] = draft_of(config)
     return page.run()
+
+
+def test_what_a_file_says_of_a_runs_device_is_shown_as_it_is(open_page, runs):
+    run = runs.submit(small(), visitor=LOCAL)
+    until(lambda: not run.live)
+    file = export.to_json(run) | {"device": "![p](http://x.y/track.svg)"}
+    page = open_page(run=runs.import_run(json.dumps(file).encode(), LOCAL).id)
+    assert not page.exception
+    (progress,) = (bar.proto.text for bar in page.get("progress"))
+    assert progress.endswith(" · !\\[p\\](http:\u2060//x.y/track.svg)")
+
+
+def test_a_link_to_a_deleted_run_leads_nowhere_also_while_another_one_continues_it(open_page, runs):
+    run = runs.submit(small(), visitor=LOCAL)
+    until(lambda: not run.live)
+    fork = runs.fork(run.id, 3, small(algorithm={"name": "scaffold"}), visitor=LOCAL)
+    until(lambda: not fork.live)
+    runs.delete(run.id, LOCAL)
+    page = open_page(run=run.id)
+    assert not page.exception
+    assert "not kept here" in said(page)
+    assert "not kept here" not in said(open_page(run=fork.id))
+
+
+@pytest.mark.parametrize(
+    ("found", "again"),
+    [
+        (SimpleNamespace(state=RunState.STOPPED, round=36), False),
+        (SimpleNamespace(state=RunState.RUNNING, round=36), True),
+        (SimpleNamespace(state=RunState.FINISHED, round=60), True),
+        (SimpleNamespace(state=RunState.STOPPED, round=37), True),
+        (None, True),
+    ],
+)
+def test_the_page_of_a_stopped_run_is_drawn_again_when_it_is_no_longer_as_it_was(monkeypatch, found, again):
+    drawn = []
+    monkeypatch.setattr(live.actions, "run_or_none", lambda run_id: found)
+    monkeypatch.setattr(live.st, "rerun", lambda: drawn.append("again"))
+    live._long_tick("a-run", RunState.STOPPED, 36)
+    assert bool(drawn) == again

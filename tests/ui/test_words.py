@@ -284,3 +284,16 @@ def test_a_moment_is_told_by_the_visitors_clock_else_by_utc_and_says_so():
 )
 def test_the_list_says_how_far_a_run_got_that_ended_early(state, message, said):
     assert words.standing(state, message) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("see http://x.y/z", "see http:\u2060//x.y/z"),
+        ("WWW.x.y or a@b.c", "WWW\u2060.x.y or a@\u2060b.c"),
+        (":smile: :100: :material/home:", ":\u2060smile: :\u2060100: :\u2060material/home:"),
+        ("At 11:56, round 1,000: the loss 0.5.", "At 11:56, round 1,000: the loss 0.5."),
+    ],
+)
+def test_escaped_text_holds_no_link_and_no_icon(text, shown):
+    assert words.escape(text) == shown

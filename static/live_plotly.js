@@ -46,7 +46,7 @@ class Chart {
   constructor(host) {
     this.host = host;
     this.hidden = new Set(); // names of legend entries switched off; ours, so that it outlives the data
-    this.zoomed = new Map(); // axis -> range that the visitor has chosen; ours, for the same reason
+    this.zoomed = new Map(); // axis -> the range that the visitor has chosen, and of what axis; ours, for the same reason
     this.pointed = null; // the round pointed at on any linked chart
     host.setAttribute("role", "figure");
     host.innerHTML = `<header><div class="title-line"><span class="title"></span><span class="at"></span><span class="save" hidden></span></div>
@@ -117,7 +117,10 @@ class Chart {
           const axes = Object.keys(change).filter((name) => /axis\d*\.range/.test(name)).map((name) => name.split(".")[0]);
           if (!axes.length) return;
           const layout = this.plot._fullLayout;
-          for (const name of axes) this.zoomed.set(leader(layout, name), [...layout[name].range]);
+          for (const name of axes) {
+            const own = leader(layout, name);
+            this.zoomed.set(own, { range: [...layout[name].range], about: about(this.shown.spec.layout, own) });
+          }
           this.reset.hidden = false;
           this.redraw();
           this.look();
@@ -157,7 +160,9 @@ class Chart {
       if (layout[name].title) layout[name].title.font = { size: 12 };
     }
     for (const shape of layout.shapes ?? []) if (shape.name === "veil") shape.fillcolor = mixed(theme("background-color") || "white", 0.5);
-    fit(data, layout, this.zoomed);
+    for (const [name, zoom] of this.zoomed) if (zoom.about !== about(layout, name)) this.zoomed.delete(name);
+    this.reset.hidden = !this.zoomed.size;
+    fit(data, layout, new Map([...this.zoomed].map(([name, zoom]) => [name, zoom.range])));
     return {
       data,
       layout: {
@@ -364,13 +369,22 @@ function withoutPanels(data, layout, names) {
   return data.filter((trace) => !gone(trace.xaxis));
 }
 
+/* What an axis is about. A zoom is of no use on one that has become another: of other rounds, on another scale, of another measure. */
+export function about(layout, name) {
+  const { type, title, range } = layout[name] ?? {};
+  return JSON.stringify(name.startsWith("x") ? range : [type, title?.text]);
+}
+
 /* Axes show what the visitor has zoomed in on; upwards, where they have not zoomed, what is to be seen there. */
 export function fit(data, layout, zoomed) {
   for (const name of axes(layout).sort()) { // rounds first
     const own = leader(layout, name), axis = layout[name];
     if (zoomed.has(own)) axis.range = [...zoomed.get(own)];
     else if (name.startsWith("y") && !axis.range) axis.range = name === own ? heights(data, layout, name) : layout[own].range;
-    if (!axis.range) continue; // nothing to show yet
+    if (!axis.range) { // nothing to show yet
+      axis.showticklabels = false;
+      continue;
+    }
     const [low, high] = axis.range, span = Math.abs(high - low);
     if (axis.type === "log") {
       Object.assign(axis, { tickmode: "array", ...logTicks(low, high, axis.nticks) });

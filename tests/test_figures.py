@@ -742,7 +742,7 @@ def test_no_number_of_four_digits_lacks_its_comma():
 def test_what_will_be_measured_has_its_place_in_the_legend_from_the_start():
     """So that nothing moves when it comes: the same entries before the first measurement as after all."""
     memory = {"cold": 0.5, "staleness": 2.0}
-    awaits = frozenset({"decomposition", "check"})
+    awaits = frozenset({"decomposition", "check", "groups"})
     measured = parts(check=15.0, check_error=0.5, largest_cluster_dissimilarity=1.0, state_error=1.0, clusters=None)
     begun = view([record(0), record(1, [0], diagnostics=memory)], awaits=awaits)
     later = view(
@@ -754,9 +754,17 @@ def test_what_will_be_measured_has_its_place_in_the_legend_from_the_start():
         assert [t["name"] for t in before["data"]] == [t["name"] for t in after["data"]]
         assert before["layout"]["meta"]["shaded"] == after["layout"]["meta"]["shaded"]
     assert {t["meta"]["now"] for t in figures.decomposition(begun).spec["data"]} == {"–"}
+    ungrouped = figures.heterogeneity(replace(begun, awaits=awaits - {"groups"})).spec["data"]
+    assert not any("label" in trace["name"] for trace in ungrouped)
     turns = np.ones((10, 4), dtype=bool)
     names = [t["name"] for t in figures.decomposition(replace(begun, available=turns)).spec["data"]]
     assert "which group was on duty" in names
+
+
+def test_relative_to_a_step_without_length_no_error_is_said_to_be_none_at_the_round_where_it_was_measured():
+    gone = parts(participation=0.0, noise=0.0, drift=0.0, total=0.0, perpendicular=0.0, direction_norm_sq=0.0)
+    run = view([record(0), record(1, [0], decomposition=parts()), record(2, [0], decomposition=gone)])
+    assert figures.reading(run, relative=True, reference=run) == "At round 2: no error beyond rounding."
 
 
 def test_a_run_that_measures_nothing_keeps_no_places():

@@ -123,7 +123,8 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
     remembers = bool(np.isfinite(age).any())
     # What will be measured has its entry in the legend from the start.
     awaited = not len(rounds) and "decomposition" in view.awaits
-    coming = ("dissimilarity", "within_cluster_dissimilarity", *(["state_error"] * remembers)) if awaited else ()
+    grouped = ["within_cluster_dissimilarity"] * ("groups" in view.awaits)
+    coming = ("dissimilarity", *grouped, *(["state_error"] * remembers)) if awaited else ()
     looks = (
         ("all clients σ_g²", "dissimilarity", DISSIMILARITY, "solid"),
         (f"{groups} σ_K²", "within_cluster_dissimilarity", WITHIN_CLUSTER, "dash"),
@@ -144,7 +145,7 @@ def heterogeneity(view: RunView, *, cursor: int | None = None) -> Figure:
             )  # fmt: skip
             found = at(rounds, values, cursor)
             said.append(f"{name} {number(found[1] if found else None)}")
-    if coming or np.isfinite(largest).any():
+    if (awaited and grouped) or np.isfinite(largest).any():
         found = at(rounds, largest, cursor)
         data.append(
             readout(

@@ -175,7 +175,8 @@ def _read(probes: _Probes, other: _Probes | None, cursor: int | None, relative: 
         return "No decomposition has been measured."
     when = f"{_when(probes, index, cursor)}: "
     if probes.is_rounding(index):
-        return f"{when}no error beyond rounding{_total_there(probes, other, there)}."
+        beside = "" if relative else _total_there(probes, other, there)  # which has no relative total
+        return f"{when}no error beyond rounding{beside}."
     compared = "" if other is None or there is None else _compared(probes, index, other, there, relative)
     shares = _shares(probes, index, relative, of=f"{view.name}'s error is " if compared else "")
     return f"{when}{compared}. {shares[0].upper()}{shares[1:]}." if compared else f"{when}{shares}."
@@ -324,11 +325,14 @@ class _Probes:
 
     def index(self, cursor: int | None) -> int | None:
         """The last probe up to round `cursor`, or the first one."""
-        found = at(self.rounds, self.parts["participation"], cursor)
+        known = self.parts["participation"]
+        # Relative to a step without length there are no numbers, but without an error there is something to say.
+        rounding = self.total < np.maximum(NO_ERROR, NO_ERROR_LEFT * np.fmax.accumulate(self.total))
+        found = at(self.rounds, np.where(np.isnan(known) & rounding, 0.0, known), cursor)
         return None if found is None else int(np.flatnonzero(self.rounds == found[0])[0])
 
     def is_known(self, index: int) -> bool:
-        return bool(np.isfinite(self.parts["participation"][index]))
+        return bool(np.isfinite(self.parts["participation"][index])) or self.is_rounding(index)
 
     def is_rounding(self, index: int) -> bool:
         """Whether nothing is left of the error at this probe but what rounding leaves."""

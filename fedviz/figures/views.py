@@ -58,7 +58,9 @@ class RunView:
         None  # the rounds that are zoomed in on: there more points are drawn, outside as many as ever
     )
     continues: Parent | None = None
-    awaits: frozenset[str] = frozenset()  # of "decomposition" and "check": what is, or will be, measured
+    awaits: frozenset[str] = (
+        frozenset()
+    )  # of "decomposition", "check" and "groups" (of clients): what is, or will be, measured
 
 
 @dataclass(frozen=True, eq=False)

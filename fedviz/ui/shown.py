@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fedviz.config import ConfigError, SimulationConfig
 from fedviz.figures import Parent, RunView
 from fedviz.figures.views import Role
-from fedviz.problems import ProblemError
+from fedviz.problems import Classification, ProblemError
 from fedviz.runs.columns import Columns, Records
 from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
@@ -154,7 +154,12 @@ def recorded_default() -> Shown | None:
 
 def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
     text = config.model_dump_json()
-    intervals = {"decomposition": config.probe_every, "check": config.probe_every and config.probe.check_every}
+    clusters = _clusters(text)
+    measured = {
+        "decomposition": config.probe_every,
+        "check": config.probe_every and config.probe.check_every,
+        "groups": isinstance(config.problem, Classification) or clusters is not None,
+    }
     return RunView(
         name=config.algorithm.title,
         algorithm=config.algorithm.name,
@@ -162,10 +167,10 @@ def _view(config: SimulationConfig, records: Records, role: Role) -> RunView:
         num_clients=config.num_clients,
         rounds=config.rounds,
         records=records,
-        clusters=_clusters(text),
+        clusters=clusters,
         window=config.participation.window(config.num_clients),
         available=_on_duty(text),
-        awaits=frozenset(name for name, every in intervals.items() if every),
+        awaits=frozenset(name for name, whether in measured.items() if whether),
     )
 
 

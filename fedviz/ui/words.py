@@ -60,7 +60,7 @@ BADGES = {
         "interrupted",
         "orange",
         ":material/power_off:",
-        "The server ended during this run; what was computed is kept. Press Run to repeat it.",
+        "The server ended during this run; what was computed is kept. Resume continues it.",
     ),
 }
 

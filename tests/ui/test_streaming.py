@@ -133,6 +133,24 @@ def code(server: Server, browser: Browser) -> Iterator[Page]:  # noqa: F811
     page.close()
 
 
+ABOUT = """async ([before, after, name]) => {
+    const { about } = await import("./live_plotly.js");
+    return about(before, name) === about(after, name);
+}"""
+
+
+def test_a_zoom_is_kept_as_long_as_its_axis_is_about_the_same(code: Page) -> None:
+    def same(name: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
+        return bool(code.evaluate(ABOUT, [{name: before}, {name: after}, name]))
+
+    log = {"type": "log", "title": {"text": "squared distance"}}
+    assert same("yaxis", log, {**log, "nticks": 4, "range": [0, 1]})
+    assert not same("yaxis", log, {**log, "type": "linear"})
+    assert not same("yaxis", log, {**log, "title": {"text": "of the step's squared length"}})
+    assert same("xaxis", {"range": [0, 200]}, {"range": [0, 200], "dtick": 1})
+    assert not same("xaxis", {"range": [0, 200]}, {"range": [0, 60]})
+
+
 # What `fit` makes of two curves on an axis (a third is hidden), of three layers on one from zero, and of marks with bars.
 FIT = """async ([type, zoomed, names]) => {
     const { fit } = await import(location.href);

@@ -749,10 +749,31 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "paced-put-away-at-once": Mutant(
         "fedviz/runs/pairs.py",
-        "not pair.has_place and time.monotonic() - pair.touched >= least]",
-        "not pair.has_place]",
+        "pair.goes_slowly and time.monotonic() - pair.touched >= least]",
+        "pair.goes_slowly]",
         "a paced run is put away at once",
         ("places",),
+    ),
+    "all-put-away-for-one": Mutant(
+        "fedviz/runs/pairs.py",
+        "any(pair.leaves for pair in in_the_way)",
+        "any(pair.ended for pair in in_the_way)",
+        "all paused pairs are put away for one run that waits",
+        ("places",),
+    ),
+    "settled-makes-no-room": Mutant(
+        "fedviz/runs/gate.py",
+        " or self._is_settled() > was_settled",
+        "",
+        "a run that is paused in the midst of a round makes no room",
+        ("places",),
+    ),
+    "dead-spare-stays": Mutant(
+        "fedviz/runs/processes.py",
+        "if each.ready and not each.alive]:",
+        "if False]:",
+        "a worker that dies while it waits is not replaced",
+        ("workers",),
     ),
     "touched-is-not-seen": Mutant(
         "fedviz/runs/pairs.py",

@@ -33,7 +33,7 @@ _LONG = 60.0  # seconds; clocks of systems do not take infinity
 
 
 class Gate:
-    """Controls several runs together. A member calls `when_arrived` on finding that all are there."""
+    """Controls several runs together. A member calls `when_there` on finding that all have arrived, or wait at the limit."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Gate:
         *,
         turns: Turns | None = None,
         visitor: str = "",
-        when_arrived: Callable[[], None] = lambda: None,
+        when_there: Callable[[], None] = lambda: None,
     ) -> None:
         """done: the last round that each member has behind it, -1 for none. turns: shared with others; None: always its turn."""
         self._changed = threading.Condition()
@@ -58,7 +58,7 @@ class Gate:
         self._turns, self.visitor = turns, visitor
         self._turn, self._asked = turns is None, False  # whether it is the pair's, and whether it stands in line for it
         self._turn_began = 0.0
-        self._when_arrived = when_arrived
+        self._when_there = when_there
 
     # --- for the members
 
@@ -87,13 +87,15 @@ class Gate:
         It is further than `done` unless `patience`, in seconds, is over before that is allowed.
         """
         with self._changed:
+            if member not in self._done:  # it has left: its run was ended meanwhile
+                return None
+            was_settled, last_to_come = self._is_settled(), member not in self._arrived
             self._done[member] = done
-            last_to_come = member not in self._arrived
             self._arrived.add(member)
-            last_to_come = last_to_come and self._all_arrived()
+            last_to_come = (last_to_come and self._all_arrived()) or self._is_settled() > was_settled
             self._changed.notify_all()
         if last_to_come:
-            self._when_arrived()
+            self._when_there()
         until = time.monotonic() + patience
         while True:
             with self._changed:

@@ -78,10 +78,20 @@ class Pair:
         return all(run.ended for run in self.runs)
 
     @property
+    def leaves(self) -> bool:
+        """Whether it has ended, or is being stopped: its runs end one after the other."""
+        return self.gate.stopped or self.ended
+
+    @property
     def needs_place(self) -> bool:
         """Whether it goes on by itself, as fast as it can."""
         gate = self.gate
         return not gate.arrived or (gate.limit is None and gate.pace is None)
+
+    @property
+    def goes_slowly(self) -> bool:
+        """Whether it goes on without a place; not one that is paused, or about to be."""
+        return not self.needs_place and self.gate.limit is None
 
     @property
     def left_alone(self) -> float:
@@ -171,7 +181,7 @@ class Pairs:
             if live != {None}:  # continued by somebody else at the same moment
                 return
             rounds = [run.round for run in runs]
-            gate = Gate(rounds, turns=self._turns, visitor=owner, when_arrived=self.arrange)
+            gate = Gate(rounds, turns=self._turns, visitor=owner, when_there=self.arrange)
             gate.set_pace(pace)
             pair = Pair(runs, gate, owner, tuple(round + 1 for round in rounds))
             for member, run in enumerate(runs):
@@ -234,7 +244,7 @@ class Pairs:
     def arrange(self) -> None:
         """Take places from those that need none, and give them to those whose turn it is. Harmless at any time."""
         with self._lock:
-            for pair in [pair for pair in self._begun if not pair.ended]:
+            for pair in [pair for pair in self._begun if not pair.leaves]:
                 if not pair.needs_place:
                     pair.has_place = False
                     self._queue.remove(pair)
@@ -311,11 +321,11 @@ class Pairs:
             in_the_way = [pair for pair in self._begun if pair.visitor in waiting]
         else:
             in_the_way = self._begun
-        if any(pair.ended for pair in in_the_way):  # there is room in a moment
+        if any(pair.leaves for pair in in_the_way):  # there is room in a moment
             return
         paused = [pair for pair in in_the_way if pair.gate.settled]
-        least = self._limits.put_away_after or 0
-        paced = [pair for pair in in_the_way if not pair.has_place and time.monotonic() - pair.touched >= least]
+        least = self._limits.put_away_after or math.inf  # None: paced ones stay
+        paced = [pair for pair in in_the_way if pair.goes_slowly and time.monotonic() - pair.touched >= least]
         if chosen := paused or paced:
             self._put_away(
                 max(chosen, key=lambda pair: pair.left_alone),

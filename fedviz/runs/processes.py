@@ -163,8 +163,13 @@ class ProcessExecutor:
         least = max(_SPARE, _PAIR - len(self._working))
         return len(self._waiting) < least and all(each.ready for each in self._waiting)
 
-    def _is_ready(self) -> None:
+    def _look_again(self) -> None:
+        """A worker is ready, or has ended."""
         with self._changed:
+            # One that ended while it imported is left for a run to tell of: the next would hardly do better.
+            for worker in [each for each in self._waiting if each.ready and not each.alive]:
+                self._waiting.remove(worker)
+                worker.kill()
             self._changed.notify_all()
 
     def _keep_spare(self) -> None:
@@ -174,7 +179,7 @@ class ProcessExecutor:
                 if self._closed:
                     return
             try:
-                worker, self._error = Worker(self._is_ready), None
+                worker, self._error = Worker(self._look_again), None
             except (OSError, RuntimeError) as error:  # no more processes or threads: for now
                 _log.error("No worker can be started: %s", error)
                 self._error = error
@@ -192,8 +197,10 @@ class ProcessExecutor:
 class Worker:
     """A process, and what it says. One thread at a time uses it."""
 
-    def __init__(self, when_ready: Callable[[], None] = lambda: None) -> None:
-        """Starts it; `when_ready` is called from another thread. Raises OSError, or RuntimeError where the system gives no thread."""
+    def __init__(self, when_changed: Callable[[], None] = lambda: None) -> None:
+        """Starts it; `when_changed` is called from another thread when it is ready, and when it has ended. Raises OSError, or
+        RuntimeError where the system gives no thread.
+        """
         package = str(Path(fedviz.__file__).parents[1])
         path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
         # One thread each: several runs share the cores, and a run is the same wherever it computes.
@@ -206,7 +213,7 @@ class Worker:
             env=environment,
         )
         self.ready = False  # to be given work: PyTorch is imported
-        self._when_ready = when_ready
+        self._when_changed = when_changed
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # lines; empty at the end
         try:
             threading.Thread(target=self._listen, name="fedviz-worker-says", daemon=True).start()
@@ -274,10 +281,12 @@ class Worker:
             for line in said:
                 if line.startswith(b'{"ready"'):
                     self.ready = True
-                    self._when_ready()
+                    self._when_changed()
                 elif line.endswith(b"\n"):  # not one that was cut off
                     self._said.put(line)
         self._said.put(b"")
+        self._process.wait()
+        self._when_changed()
 
     def how_it_ended(self) -> str:
         """In words, of a process that has ended or is about to."""

@@ -115,6 +115,16 @@ def test_who_has_left_holds_nobody_back():
     members.end()
 
 
+def test_who_has_left_and_asks_late_is_told_to_stop_and_is_not_taken_for_one_who_computes():
+    gate = Gate([-1] * 2)
+    assert (gate.let_in(0, -1), gate.let_in(1, -1)) == (0, 0)
+    gate.stop()
+    gate.leave(0)
+    gate.leave(1)
+    assert gate.let_in(1, 0) is None
+    assert gate.end_turn()
+
+
 def test_a_slow_starter_holds_the_other_at_the_starting_point():
     gate, ready = Gate([-1] * 2), threading.Event()
     members = Members(gate, 2, work=lambda member: ready.wait(5) if member else None)

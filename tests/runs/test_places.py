@@ -215,6 +215,57 @@ def test_when_as_many_have_begun_as_may_the_one_that_was_left_alone_makes_room(s
     assert [each["round"] for each in again.records.dicts()] == list(range(again.round + 1))
 
 
+@pytest.mark.parametrize("reference", [False, True])
+def test_one_that_waits_has_one_paused_pair_put_away_not_all(start, reference):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=3))
+    runs = []
+    for seed in range(3):
+        second = config("fedprox", rounds=100_000, seed=seed) if reference else None
+        runs.append(manager.submit(config(rounds=100_000, seed=seed), second, visitor=ANNA))
+        until(lambda: runs[-1].round >= 1)
+        manager.pause(runs[-1].id)
+        until(lambda: runs[-1].state is RunState.PAUSED and manager._pairs.of(runs[-1].id).gate.settled)
+    new = started(manager, 1, BEN)[0]
+    until(lambda: new.round >= 1)
+    assert [run.state for run in runs] == [RunState.INTERRUPTED, RunState.PAUSED, RunState.PAUSED]
+
+
+def test_a_pair_that_is_stopped_while_it_waits_for_a_place_waits_no_longer(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=2))
+    pair = manager.submit(config(rounds=100_000), config("fedprox", rounds=100_000), visitor=ANNA)
+    until(lambda: pair.round >= 1)
+    manager.pause(pair.id)
+    until(lambda: pair.state is RunState.PAUSED)
+    going = started(manager, 1, BEN)[0]
+    until(lambda: going.round >= 1)
+    manager.resume(pair.id)
+    assert manager._pairs.queued() == [pair]
+    manager.stop(pair.id)
+    assert manager._pairs.queued() == []
+
+
+@pytest.mark.parametrize("put_away_after", [None, 600])
+@pytest.mark.parametrize("limits", [{"begun": 1}, {"begun": 2, "begun_per_visitor": 1}])
+def test_a_run_that_is_paused_in_the_midst_of_a_round_makes_room_once_the_round_is_done(start, limits, put_away_after):
+    manager = start(Counted(round=0.05), limits=Limits(concurrent=1, put_away_after=put_away_after, **limits))
+    first, second = started(manager, 2)
+    until(lambda: first.round >= 1)
+    manager.pause(first.id)
+    until(lambda: second.round >= 0, 3)
+    assert "others were waiting, and it was paused" in first.message
+
+
+def test_a_paced_run_stays_where_none_is_ever_put_away(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=1, put_away_after=None))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 20.0)
+    until(lambda: slow.round >= 1)
+    new = started(manager, 1, BEN)[0]
+    at = slow.round
+    until(lambda: slow.round > at + 3)
+    assert (slow.live, new.state) == (True, RunState.QUEUED)
+
+
 def test_a_paced_run_is_put_away_for_others_only_after_a_while(start):
     manager = start(Counted(), limits=Limits(concurrent=1, begun=1, put_away_after=0.4))
     slow = started(manager, 1)[0]

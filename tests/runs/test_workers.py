@@ -1,5 +1,6 @@
 """Workers that cannot be started: what the system refuses is told, leaves nothing behind, and is tried again."""
 
+import signal
 import subprocess
 import threading
 import time
@@ -70,13 +71,17 @@ def test_a_run_is_told_that_no_worker_can_be_started_and_the_next_gets_one(monke
 class Importing(Ready):
     """As a worker that is ready when a test says so."""
 
-    def __init__(self, when_ready) -> None:
-        self.ready, self.when_ready = False, when_ready
+    def __init__(self, when_changed) -> None:
+        self.ready, self.when_changed = False, when_changed
         self.process_id = id(self)
 
     def is_ready(self) -> None:
         self.ready = True
-        self.when_ready()
+        self.when_changed()
+
+    def dies(self) -> None:
+        self.alive = False
+        self.when_changed()
 
     def kill(self) -> None:
         self.alive = False
@@ -87,8 +92,8 @@ def pool(monkeypatch):
     """(an executor, the workers that it has made)."""
     made = []
 
-    def make(when_ready):
-        made.append(Importing(when_ready))
+    def make(when_changed):
+        made.append(Importing(when_changed))
         return made[-1]
 
     monkeypatch.setattr(processes, "Worker", make)
@@ -146,3 +151,23 @@ def test_workers_that_are_ready_are_kept_before_one_that_still_imports(pool):
     fourth = Importing(lambda: None)
     executor._take_back(fourth, whole=False)
     assert (fourth.alive, executor._waiting) == (False, ready)
+
+
+def test_a_worker_that_dies_while_it_waits_is_replaced(pool):
+    executor, made = pool
+    until(lambda: made)
+    made[0].is_ready()
+    until(lambda: len(made) == 2)
+    made[1].is_ready()
+    made[0].dies()
+    until(lambda: len(made) == 3)
+    assert made[0] not in executor._waiting
+
+
+def test_the_end_of_a_worker_is_noticed_and_leaves_no_zombie():
+    changes = []
+    worker = processes.Worker(lambda: changes.append(worker._process.returncode))
+    worker._process.send_signal(signal.SIGKILL)
+    until(lambda: changes)
+    assert changes == [-signal.SIGKILL]  # it has been waited for
+    worker.kill()

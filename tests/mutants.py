@@ -371,8 +371,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "sizes-cut-off": Mutant(
         "fedviz/participation/base.py",
-        "{about}{round(size)} of",
-        "{about}{int(size)} of",
+        "{about}{round(size):,} of",
+        "{about}{int(size):,} of",
         "4.9 clients a round are said to be four",
     ),
     "seed-zero-is-none": Mutant(

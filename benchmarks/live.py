@@ -3,8 +3,8 @@
 Starts the server as a user does, opens a configuration by its link, presses Run, and watches:
 
     growth    one viewer of runs with 200, 2,000 and 20,000 rounds behind them, by turns: bytes and server time of a tick
-    load      a run of 20,000 rounds that goes on as fast as it can, with nobody and one viewer by turns, with 5 and with 20 viewers;
-              then two runs with 20 viewers
+    load      a run of 20,000 rounds that goes on as fast as it can, with 5 and with 20 viewers; two runs with 20 viewers; the first
+              one again with nobody and one viewer by turns
     browser   one real Chromium: what it has drawn in every frame for 12 seconds
 
 or, with --soak MINUTES, whether the server's memory stays flat: 20 viewers of a run that has 20,000 rounds behind it and goes on at two
@@ -58,7 +58,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 TICK = 0.75  # seconds, as in fedviz/ui/live.py
 GROWTH = (200, 2_000, 20_000)
 PLANNED = 10  # times as many rounds as are behind a run when it is watched: it must go on for longer than that
-VIEWERS = (5, 20)  # after nobody and one, which take turns
+VIEWERS = (5, 20)  # before nobody and one, which take turns
 TURNS = 8  # of what is compared: machines are noisier than the few percent that are looked for; half as many for growth
 CHARTS = ("loss", "accuracy", "decomposition", "participation", "heterogeneity")
 FRAMES = 12  # seconds in which every frame of the browser is looked at
@@ -428,9 +428,8 @@ async def measured(executor: str, server: Server, seconds: float) -> Measured:
     await run.pace("max")
     await run.pause_or_resume()
     query = {"run": parse_qs(run.query)["run"][0]}
-    viewers = [await Viewer.at(server, **query)]
-    found.load += await by_turns(server, viewers[0], seconds, run)
-    for count in VIEWERS:
+    viewers: list[Viewer] = []
+    for count in VIEWERS:  # while the run has about 20,000 rounds behind it
         viewers += [await Viewer.at(server, **query) for _ in range(count - len(viewers))]
         found.load.append(await measure(f"{count} viewers", server, viewers, seconds, [run]))
     other = await start(server, PLANNED * GROWTH[-1], seed=7)
@@ -438,8 +437,9 @@ async def measured(executor: str, server: Server, seconds: float) -> Measured:
     found.load.append(await measure("2 runs, 20 viewers", server, viewers[:10] + [
         await Viewer.at(server, run=parse_qs(other.query)["run"][0]) for _ in range(10)
     ], seconds, [run, other]))  # fmt: skip
-    for each in (run, other):  # and leave the places to others
-        await each.press("stop")
+    await other.press("stop")
+    found.load[:0] = await by_turns(server, viewers[0], seconds, run)
+    await run.press("stop")  # and leave the places to others
     return found
 
 

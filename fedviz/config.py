@@ -6,7 +6,7 @@ The config is the run: the same config on the same kind of device gives the same
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from pydantic import ValidationError, model_validator
@@ -26,6 +26,15 @@ class ConfigError(ValueError):
     def __init__(self, problems: list[tuple[str, str]]) -> None:
         self.problems = problems
         super().__init__("\n".join(f"{field}: {message}" if field else message for field, message in problems))
+
+    def in_short(self, called: Callable[[str], str] = str) -> str:
+        """Three problems, each cut, and how many more there are, however many a link or a file has; called: field -> its name."""
+        told = []
+        for field, message in self.problems[:3]:
+            text = f"{called(field)[:40]}: {message.rstrip('.')}" if field else message.rstrip(".")
+            told.append(text if len(text) <= 300 else f"{text[:299]}…")
+        further = len(self.problems) - len(told)
+        return "; ".join(told) + (f"; and {further:,} more" if further else "")
 
 
 class ProbeParameters(Parameters):

@@ -273,9 +273,9 @@ class Chart {
     const layout = this.plot._fullLayout;
     if (!layout || !this.shown) return;
     const round = this.pointed;
-    const about = round === null ? this.meta.at : this.measuredAt(round);
-    const inherited = about !== null && about <= this.meta.continued?.until ? ` of ${this.meta.continued.name}` : "";
-    this.at.textContent = about === null ? "" : `${this.meta.x} ${about.toLocaleString("en")}${inherited}`;
+    const told = round === null ? this.meta.at : this.measuredAt(round);
+    const inherited = told !== null && told <= this.meta.continued?.until ? ` of ${this.meta.continued.name}` : "";
+    this.at.textContent = told === null ? "" : `${this.meta.x} ${told.toLocaleString("en")}${inherited}`;
     for (const [name, traces] of this.entries) {
       const values = this.legend.querySelector(`[data-curve="${CSS.escape(name)}"]`).querySelectorAll("[data-value]");
       this.spoken(traces).forEach((trace, index) => {
@@ -478,7 +478,7 @@ function valueAt(trace, round) {
 }
 
 /* Where in a trace the last value up to a round stands; the first, before that. */
-function foundAt(trace, round) {
+export function foundAt(trace, round) {
   const x = unpack(trace.x), values = unpack(trace.customdata ?? trace.y);
   let index = -1;
   for (let i = 0; i < x.length && (index < 0 || x[i] <= round); i++) if (trace.text || Number.isFinite(values[i])) index = i;

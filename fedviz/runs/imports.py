@@ -20,7 +20,6 @@ EXPORTED: Final = (
 )
 LARGEST: Final = 20_000_000  # bytes
 LARGEST_CONFIG: Final = 500_000  # characters; lists of runs read them all
-_MOST_TOLD, _LONGEST_TOLD = 3, 300  # problems of settings, and characters of each
 LONGEST_TITLE: Final = 80
 _LONGEST_TEXT: Final = 500
 _LARGEST_NUMBER: Final = 2**53  # beyond it whole numbers are not exact
@@ -97,10 +96,7 @@ def _run(values: Any, *, reference: bool) -> Imported:
     try:
         config = SimulationConfig.read(_group(values.get("config"), f"{who}: config"))
     except ConfigError as error:
-        told = [f"{path}: {message}"[:_LONGEST_TOLD] for path, message in error.problems[:_MOST_TOLD]]
-        further = len(error.problems) - len(told)
-        more = f"; and {further:,} more" if further else ""
-        raise _Wrong(f"{who}: its settings are not valid: {'; '.join(told)}{more}") from None
+        raise _Wrong(f"{who}: its settings are not valid: {error.in_short()}") from None
     records = values.get("records")
     if not isinstance(records, list) or len(records) > config.rounds + 1:
         raise _Wrong(f"{who}: records must be a list of at most {config.rounds + 1:,}")

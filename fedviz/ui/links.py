@@ -22,7 +22,6 @@ from fedviz.ui.settings import reference_for
 
 REFERENCE: Final = "compare_with"
 LONGEST: Final = 100_000  # characters of a configuration; a browser's address bar ends much earlier
-MOST_TOLD: Final = 3  # problems that are told one by one
 LONGEST_OFFERED: Final = 2_000  # of a link that any browser, proxy and chat program takes
 Pair = tuple[SimulationConfig, SimulationConfig | None]
 
@@ -52,10 +51,8 @@ def read_config(text: str) -> Pair:
     except RecursionError:
         raise LinkError("The link's settings are nested too deeply to be any.") from None
     except ConfigError as error:
-        wrong = [_problem(path, message) for path, message in error.problems[:MOST_TOLD]]
-        further = len(error.problems) - len(wrong)
         raise LinkError(
-            f"The link's settings cannot be run: {'; '.join(wrong)}{f'; and {further:,} more' if further else ''}. "
+            f"The link's settings cannot be run: {error.in_short(settings.label)}. "
             "Ask for a link that is right, or choose the settings at the left."
         ) from None
     reference, why = reference_for(config, wanted)
@@ -111,11 +108,6 @@ def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
             else:
                 found.append((f"{prefix}{name}", value))
     return found
-
-
-def _problem(path: str, message: str) -> str:
-    """What is wrong with a setting, as the form calls it."""
-    return f"{_short(settings.label(path))}: {message.rstrip('.')}" if path else message.rstrip(".")
 
 
 def _short(value: Any) -> str:

@@ -187,3 +187,10 @@ def test_a_link_with_thousands_of_problems_tells_three_and_how_many_more(monkeyp
     with pytest.raises(LinkError, match=r"; and 1,997 more\. "):
         links.read_config(json.dumps({f"k{number}": 1 for number in range(2_000)}))
     assert len(named) == 3  # naming one takes milliseconds
+
+
+def test_a_link_with_an_endless_value_is_answered_in_short():
+    with pytest.raises(LinkError) as refusal:
+        links.read_config(json.dumps({"algorithm": {"name": "x" * 50_000}}))
+    assert "x" * 20 in str(refusal.value)
+    assert len(str(refusal.value)) < 600

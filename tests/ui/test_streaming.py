@@ -133,6 +133,22 @@ def code(server: Server, browser: Browser) -> Iterator[Page]:  # noqa: F811
     page.close()
 
 
+FOUND = """async ([rounds, values, at]) => {
+    const { foundAt } = await import("./live_plotly.js");
+    return foundAt({ x: rounds, y: values.map((value) => value ?? NaN), meta: {} }, at)?.x ?? null;
+}"""
+
+
+def test_pointing_at_a_round_finds_the_last_one_before_it_in_which_something_was_measured(code: Page) -> None:
+    def found(values: list[float | None], at: int) -> int | None:
+        return code.evaluate(FOUND, [[0, 8, 16], values, at])  # type: ignore[no-any-return]
+
+    assert [found([1.0, 2.0, 3.0], at) for at in (0, 7, 8, 10, 16, 40)] == [0, 0, 8, 8, 16, 16]
+    assert found([1.0, None, 3.0], 10) == 0
+    assert found([None, 2.0, 3.0], 3) == 8  # nothing before: the first
+    assert found([None, None, None], 3) is None
+
+
 ABOUT = """async ([before, after, name]) => {
     const { about } = await import("./live_plotly.js");
     return about(before, name) === about(after, name);

@@ -297,3 +297,10 @@ def test_the_list_says_how_far_a_run_got_that_ended_early(state, message, said):
 )
 def test_escaped_text_holds_no_link_and_no_icon(text, shown):
     assert words.escape(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"), [(1, "for 1 round, "), (2, "for 2 rounds, "), (2_000, "for 2,000 rounds, ")]
+)
+def test_what_will_happen_counts_rounds(rounds, said):
+    assert said in words.will_happen(SimulationConfig(rounds=rounds), None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import streamlit as st
 
@@ -17,13 +19,30 @@ from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
 DOUBLE_CLICK = 0.3  # seconds between the two clicks of a double one
+HEARD = 1.0  # seconds after which a browser has heard of a new address
 LINKS = ("preset", "config")  # of links that open settings
 PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None: as fast as it goes
 
 
 def run_id() -> str | None:
-    """The run in the address."""
+    """The run in the address: where this session has just moved, also for what the browser sent before it heard of that."""
+    before, after, moved = st.session_state.get("moved", (None, None, -math.inf))
+    if st.query_params.get(RUN) == before != after and time.monotonic() - moved < HEARD:
+        _write_address(after)
     return st.query_params.get(RUN)
+
+
+def _move(run_id: str | None) -> None:
+    """Show another run, or the page as it is without one."""
+    st.session_state.moved = (st.query_params.get(RUN), run_id, time.monotonic())
+    _write_address(run_id)
+
+
+def _write_address(run_id: str | None) -> None:
+    for name in LINKS if run_id else (RUN, *LINKS):
+        st.query_params.pop(name, None)
+    if run_id:
+        st.query_params[RUN] = run_id
 
 
 def run_or_none(run_id: str | None) -> Run | None:
@@ -44,13 +63,17 @@ def start(*, again: bool = False) -> None:
 
     Where somebody has run the very same already, that run is offered first, unless `again` or the same run is on the page.
     """
+    with _click("again" if again else "run") as second:
+        _start(again, second)
+
+
+def _start(again: bool, second: bool) -> None:
     manager, form = run_manager(), controls.read()
     before = run_or_none(run_id())
     if form.config is None or form.reason:
         return
     unchanged = before is not None and not differs(form, before)
-    second = _is_second_click("run")
-    if before is not None and unchanged and (before.live or (second and not again)):
+    if before is not None and unchanged and (before.live or second):
         return
     st.session_state.refused = st.session_state.offered = None
     try:
@@ -71,26 +94,25 @@ def start(*, again: bool = False) -> None:
 
 def fork(round: int) -> None:
     """Continue the run on the page from a round, with what the form says, as a run of its own."""
-    form, parent = controls.read(), run_or_none(run_id())
-    if form.config is None or parent is None or _is_second_click("fork"):
-        return
-    st.session_state.refused = None
-    try:
-        run = run_manager().fork(parent.id, round, form.config, visitor=visitor())
-    except (Refused, ConfigError, StoreError, KeyError) as refusal:
-        st.session_state.refused = words.reason(refusal)
-        return
-    _show_own(run, parent)
-    st.session_state.loaded = None  # a fork has nothing to compare with: the controls are to say so
+    with _click("fork") as second:
+        form, parent = controls.read(), run_or_none(run_id())
+        if form.config is None or parent is None or second:
+            return
+        st.session_state.refused = None
+        try:
+            run = run_manager().fork(parent.id, round, form.config, visitor=visitor())
+        except (Refused, ConfigError, StoreError, KeyError) as refusal:
+            st.session_state.refused = words.reason(refusal)
+            return
+        _show_own(run, parent)
+        st.session_state.loaded = None  # a fork has nothing to compare with: the controls are to say so
 
 
 def _show_own(run: Run, before: Run | None) -> None:
     """Put a run that was just started into the address."""
     st.session_state.before = {run.id: before.id} if before is not None else {}
     _mine().append(run.id)
-    for name in LINKS:
-        st.query_params.pop(name, None)
-    st.query_params[RUN] = run.id
+    _move(run.id)
 
 
 def _mine() -> list[str]:
@@ -120,16 +142,13 @@ def forget_offer() -> None:
 
 def open_run(run_id: str) -> None:
     """Show an earlier run, as its link does."""
-    for name in LINKS:
-        st.query_params.pop(name, None)
-    st.query_params[RUN] = run_id
+    _move(run_id)
 
 
 def start_page() -> None:
     """Back to the page as it is without a run: the recorded one, and the controls as they were for it."""
     st.session_state.loaded = st.session_state.refused = None
-    for name in (RUN, *LINKS):
-        st.query_params.pop(name, None)
+    _move(None)
     controls.reset()
 
 
@@ -140,14 +159,16 @@ def differs(form: controls.Form, run: Run) -> bool:
 
 def pause() -> None:
     """Stand still after the round in flight."""
-    if not _is_second_click("pause"):
-        _tell("pause", run_id())
+    with _click("pause") as second:
+        if not second:
+            _tell("pause", run_id())
 
 
 def resume() -> None:
     """Go on: a run that stands still, and one that ended early and left a checkpoint."""
-    if not _is_second_click("pause"):
-        _tell("resume", run_id())
+    with _click("pause") as second:
+        if not second:
+            _tell("resume", run_id())
 
 
 def step() -> None:
@@ -170,11 +191,17 @@ def set_pace() -> None:
         _tell("set_pace", run_id(), PACES[chosen])
 
 
-def _is_second_click(button: str) -> bool:
-    """Whether a click belongs to the one before: when it comes the button may already stand for the opposite, or for another run."""
-    pressed: dict[str, float] = st.session_state.setdefault("pressed", {})
-    before, pressed[button] = pressed.get(button, -math.inf), time.monotonic()
-    return pressed[button] - before < DOUBLE_CLICK
+@contextmanager
+def _click(button: str) -> Iterator[bool]:
+    """Whether a click is the second of a double one: when it comes the button may already stand for the opposite, or another run.
+
+    Counted from when the first was dealt with: the second waits for that.
+    """
+    dealt: dict[str, float] = st.session_state.setdefault("dealt", {})
+    try:
+        yield time.monotonic() - dealt.get(button, -math.inf) < DOUBLE_CLICK
+    finally:
+        dealt[button] = time.monotonic()
 
 
 def _tell(what: str, run_id: str | None, *values: object) -> None:

@@ -18,7 +18,7 @@ from fedviz.ui import actions, manager
 from fedviz.ui.feed import unpacked
 from tests.runs.fakes import Local
 
-DOUBLE_CLICK = actions.DOUBLE_CLICK
+DOUBLE_CLICK, HEARD = actions.DOUBLE_CLICK, actions.HEARD
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,12 +27,14 @@ ROOT = Path(__file__).parents[2]
 def no_double_clicks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests click faster than hands: what they press twice they mean twice."""
     monkeypatch.setattr(actions, "DOUBLE_CLICK", 0.0)
+    monkeypatch.setattr(actions, "HEARD", 0.0)
 
 
 @pytest.fixture
 def double_clicks(no_double_clicks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for visitors."""
     monkeypatch.setattr(actions, "DOUBLE_CLICK", DOUBLE_CLICK)
+    monkeypatch.setattr(actions, "HEARD", HEARD)
 
 
 @pytest.fixture

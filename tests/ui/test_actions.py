@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from fedviz.runs.store import StoreError
 from fedviz.runs.visitor import LOCAL
-from fedviz.ui import actions, share
+from fedviz.ui import actions, controls, share
 from tests.ui.conftest import until
 from tests.ui.test_page import draft_of, small
 
@@ -35,17 +35,59 @@ def test_a_link_leads_to_the_page_itself(monkeypatch, address, link):
     assert share.link("run=abc") == link
 
 
-def test_the_second_click_of_a_double_one_does_not_undo_the_first(monkeypatch, double_clicks):
-    """The button under the pointer turns from Pause to Resume as soon as the run stands still."""
+@pytest.mark.parametrize("takes", [0.0, 0.4])
+def test_the_second_click_of_a_double_one_does_not_undo_the_first(monkeypatch, double_clicks, takes):
+    """The button under the pointer turns from Pause to Resume as soon as the run stands still; telling it may take long."""
     told, clock = [], [100.0]
+
+    def tell(what: str, run_id: str) -> None:
+        told.append(what)
+        clock[0] += takes
+
     monkeypatch.setattr(actions.st, "session_state", {})
     monkeypatch.setattr(actions, "run_id", lambda: "a-run")
-    monkeypatch.setattr(actions, "_tell", lambda what, run_id: told.append(what))
+    monkeypatch.setattr(actions, "_tell", tell)
     monkeypatch.setattr(actions.time, "monotonic", lambda: clock[0])
     for button, seconds in ((actions.pause, 0.0), (actions.resume, 0.2), (actions.resume, 1.0), (actions.pause, 0.15)):
         clock[0] += seconds
         button()
     assert told == ["pause", "resume"]
+
+
+@pytest.mark.parametrize("action", ["start", "run_again"])
+def test_a_second_click_that_was_sent_before_the_browser_heard_of_the_run_changes_nothing(runs, double_clicks, action):
+    """Whatever a browser sends carries the address that it knows: still the one without the run."""
+    if action == "run_again":  # somebody has run the same already
+        until(lambda first=runs.submit(small(rounds=8), visitor=LOCAL): not first.live)
+
+    def script(action: str) -> None:
+        import streamlit as st
+
+        from fedviz.ui import actions
+
+        getattr(actions, action)()
+        first = actions.run_id()
+        st.query_params.clear()
+        getattr(actions, action)()
+        st.text("the run" if first and st.query_params == {"run": first} and not st.session_state.offered else "another")
+
+    page = AppTest.from_function(script, kwargs={"action": action}, default_timeout=20)
+    page.session_state["draft"] = draft_of(small(rounds=8)) | {controls.REFERENCE: None}
+    page.run()
+    assert not page.exception
+    assert page.text[0].value == "the run"
+    assert len(runs.runs(LOCAL)) == (2 if action == "run_again" else 1)
+
+
+def test_what_a_browser_sends_before_it_heard_of_another_run_is_about_that_run(runs, open_page, double_clicks):
+    run = runs.submit(small(rounds=8), visitor=LOCAL)
+    until(lambda: not run.live)
+    page = open_page(run=run.id)
+    page.button(key="start_page").click().run()
+    assert not page.query_params
+    page.query_params["run"] = run.id
+    page.run()
+    assert not page.query_params
 
 
 def test_steps_may_follow_one_another_as_fast_as_one_can_click(monkeypatch):

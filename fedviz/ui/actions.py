@@ -15,6 +15,7 @@ from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
 from fedviz.ui import controls, words
 from fedviz.ui.manager import run_manager
+from fedviz.ui.session import Session, session
 from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
@@ -26,7 +27,7 @@ PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None
 
 def run_id() -> str | None:
     """The run in the address: where this session has just moved, also for what the browser sent before it heard of that."""
-    before, after, moved = st.session_state.get("moved", (None, None, -math.inf))
+    before, after, moved = session().moved
     if st.query_params.get(RUN) == before != after and time.monotonic() - moved < HEARD:
         _write_address(after)
     return st.query_params.get(RUN)
@@ -34,7 +35,7 @@ def run_id() -> str | None:
 
 def _move(run_id: str | None) -> None:
     """Show another run, or the page as it is without one."""
-    st.session_state.moved = (st.query_params.get(RUN), run_id, time.monotonic())
+    session().moved = (st.query_params.get(RUN), run_id, time.monotonic())
     _write_address(run_id)
 
 
@@ -55,7 +56,8 @@ def run_or_none(run_id: str | None) -> Run | None:
 
 def run_before(run: Run) -> Run | None:
     """The run that this session showed when it started this one."""
-    return run_or_none(st.session_state.get("before", {}).get(run.id))
+    started, before = session().before or ("", None)
+    return run_or_none(before) if started == run.id else None
 
 
 def start(*, again: bool = False) -> None:
@@ -63,68 +65,60 @@ def start(*, again: bool = False) -> None:
 
     Where somebody has run the very same already, that run is offered first, unless `again` or the same run is on the page.
     """
-    with _click("again" if again else "run") as second:
-        _start(again, second)
-
-
-def _start(again: bool, second: bool) -> None:
-    manager, form = run_manager(), controls.read()
-    before = run_or_none(run_id())
+    own, manager, me, shown = session(), run_manager(), visitor(), run_id()
+    form, pace = controls.read(), PACES.get(st.session_state.get("pace", "max"))
     if form.config is None or form.reason:
         return
-    unchanged = before is not None and not differs(form, before)
-    if before is not None and unchanged and (before.live or second):
-        return
-    st.session_state.refused = st.session_state.offered = None
-    try:
-        same = None if again or unchanged else manager.same(form.config, form.reference)
-        if same is not None:
-            st.session_state.offered = same.id
+    with _click("again" if again else "run", own) as second:
+        before = run_or_none(shown)
+        unchanged = before is not None and not differs(form, before)
+        if before is not None and unchanged and (before.live or second):
             return
-        run = manager.submit(form.config, form.reference, visitor=visitor())
-        manager.set_pace(run.id, visitor(), PACES.get(st.session_state.get("pace", "max")))
-    except (Refused, ConfigError, StoreError, KeyError) as refusal:
-        st.session_state.refused = words.reason(refusal)
-        return
-    if before is not None and before.live and before.id in _mine():
-        _tell("stop", before.id)  # this visitor has replaced it; runs of others go on
-    _show_own(run, before)
-    st.session_state.loaded = run.id  # the controls say what it has
+        own.refused = own.offered = None
+        try:
+            same = None if again or unchanged else manager.same(form.config, form.reference)
+            if same is not None:
+                own.offered = same.id
+                return
+            run = manager.submit(form.config, form.reference, visitor=me)
+            manager.set_pace(run.id, me, pace)
+            if before is not None and before.live and before.id in own.started:
+                manager.stop(before.id, me)  # this visitor has replaced it; runs of others go on
+        except (Refused, ConfigError, StoreError, KeyError) as refusal:
+            own.refused = words.reason(refusal)
+            return
+        own.loaded = run.id  # the controls say what it has
+        _show_own(run, before, shown, own)
 
 
 def fork(round: int) -> None:
     """Continue the run on the page from a round, with what the form says, as a run of its own."""
-    with _click("fork") as second:
-        form, parent = controls.read(), run_or_none(run_id())
+    own, manager, me, shown, form = session(), run_manager(), visitor(), run_id(), controls.read()
+    with _click("fork", own) as second:
+        parent = run_or_none(shown)
         if form.config is None or parent is None or second:
             return
-        st.session_state.refused = None
+        own.refused = None
         try:
-            run = run_manager().fork(parent.id, round, form.config, visitor=visitor())
+            run = manager.fork(parent.id, round, form.config, visitor=me)
         except (Refused, ConfigError, StoreError, KeyError) as refusal:
-            st.session_state.refused = words.reason(refusal)
+            own.refused = words.reason(refusal)
             return
-        _show_own(run, parent)
-        st.session_state.loaded = None  # a fork has nothing to compare with: the controls are to say so
+        own.loaded = None  # a fork has nothing to compare with: the controls are to say so
+        _show_own(run, parent, shown, own)
 
 
-def _show_own(run: Run, before: Run | None) -> None:
+def _show_own(run: Run, before: Run | None, shown: str | None, own: Session) -> None:
     """Put a run that was just started into the address."""
-    st.session_state.before = {run.id: before.id} if before is not None else {}
-    _mine().append(run.id)
-    _move(run.id)
-
-
-def _mine() -> list[str]:
-    """The runs that were started in this session."""
-    mine: list[str] = st.session_state.setdefault("mine", [])
-    return mine
+    own.before = (run.id, before.id) if before is not None else None
+    own.started.append(run.id)
+    own.moved = (shown, run.id, time.monotonic())
+    _write_address(run.id)
 
 
 def open_offered() -> None:
     """Show the run that was offered in place of a new one."""
-    offered = st.session_state.get("offered")
-    forget_offer()
+    offered, session().offered = session().offered, None
     if offered:
         open_run(offered)
 
@@ -137,7 +131,7 @@ def run_again() -> None:
 
 def forget_offer() -> None:
     """Offer nothing any more."""
-    st.session_state.offered = None
+    session().offered = None
 
 
 def open_run(run_id: str) -> None:
@@ -147,7 +141,7 @@ def open_run(run_id: str) -> None:
 
 def start_page() -> None:
     """Back to the page as it is without a run: the recorded one, and the controls as they were for it."""
-    st.session_state.loaded = st.session_state.refused = None
+    session().loaded = session().refused = None
     _move(None)
     controls.reset()
 
@@ -159,14 +153,14 @@ def differs(form: controls.Form, run: Run) -> bool:
 
 def pause() -> None:
     """Stand still after the round in flight."""
-    with _click("pause") as second:
+    with _click("pause", session()) as second:
         if not second:
             _tell("pause", run_id())
 
 
 def resume() -> None:
     """Go on: a run that stands still, and one that ended early and left a checkpoint."""
-    with _click("pause") as second:
+    with _click("pause", session()) as second:
         if not second:
             _tell("resume", run_id())
 
@@ -192,23 +186,23 @@ def set_pace() -> None:
 
 
 @contextmanager
-def _click(button: str) -> Iterator[bool]:
+def _click(button: str, own: Session) -> Iterator[bool]:
     """Whether a click is the second of a double one: when it comes the button may already stand for the opposite, or another run.
 
     Counted from when the first was dealt with: the second waits for that.
     """
-    dealt: dict[str, float] = st.session_state.setdefault("dealt", {})
     try:
-        yield time.monotonic() - dealt.get(button, -math.inf) < DOUBLE_CLICK
+        yield time.monotonic() - own.dealt.get(button, -math.inf) < DOUBLE_CLICK
     finally:
-        dealt[button] = time.monotonic()
+        own.dealt[button] = time.monotonic()
 
 
 def _tell(what: str, run_id: str | None, *values: object) -> None:
     """Call the run manager in this visitor's name; what it refuses is said on the page."""
-    st.session_state.refused = None
+    own = session()
+    own.refused = None
     if run_id and run_or_none(run_id):
         try:
             getattr(run_manager(), what)(run_id, visitor(), *values)
         except (Refused, StoreError, KeyError) as refusal:
-            st.session_state.refused = words.reason(refusal)
+            own.refused = words.reason(refusal)

@@ -15,6 +15,7 @@ from fedviz.runs.store import StoreError
 from fedviz.ui import actions, pages, words
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
+from fedviz.ui.session import session
 from fedviz.ui.visitor import visitor
 
 OFF = (
@@ -114,7 +115,9 @@ def _overview() -> None:
         with column, st.container(border=True, height="stretch"):
             st.caption(label)
             st.markdown(f"**{value}**")
-    if refused := st.session_state.pop("refused", None):
+    own = session()
+    refused, own.refused = own.refused, None
+    if refused:
         st.error(words.plain(refused))
     _list("Begun: they compute, are paced or paused", now.computing)
     _list("Waiting, in the order in which they start", now.queued)

@@ -347,8 +347,9 @@ def _upload(setting: Setting) -> None:
         file = st.session_state[key]
         if file is None:
             return
-        draft()[setting.key] = settings.from_file(setting, file.name, taken_up(file))
         st.session_state[count] += 1
+        into = draft()  # before reading, which may take long: see session.py
+        into[setting.key] = settings.from_file(setting, file.name, taken_up(file))
 
     megabytes = LARGEST_FILE // 1_000_000
     st.file_uploader(

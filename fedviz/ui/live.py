@@ -19,6 +19,7 @@ from fedviz.ui.actions import PACES
 from fedviz.ui.controls import Form
 from fedviz.ui.fork import fork_button
 from fedviz.ui.manager import run_manager
+from fedviz.ui.session import session
 from fedviz.ui.shown import Shown, recorded_default
 
 SCRUBBER_HELP = "Marks a round on all charts, and the numbers are those of that round."
@@ -161,7 +162,7 @@ def _look(run: Run, now: Now) -> Shown:
 
 def _headline(scene: Scene, now: Now) -> None:
     """The badge, and the one thing that is to be said now."""
-    badge, reason, refused = words.BADGES[now.state], scene.form.reason, st.session_state.get("refused")
+    badge, reason, refused = words.BADGES[now.state], scene.form.reason, session().refused
     wrong = "" if scene.embedded else f"Run is off. {reason}" if reason else refused or ""
     changed = scene.changed and not scene.embedded and not wrong
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="headline"):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import streamlit as st
 
 from fedviz.ui import actions, words
+from fedviz.ui.session import session
 
 
 def offer() -> None:
     """The question, while it is open."""
-    if actions.run_or_none(st.session_state.get("offered")) is not None:
+    if actions.run_or_none(session().offered) is not None:
         _question()
 
 
 @st.dialog("This has been run already", icon=":material/content_copy:", on_dismiss=actions.forget_offer)
 def _question() -> None:
-    run = actions.run_or_none(st.session_state.get("offered"))
+    run = actions.run_or_none(session().offered)
     if run is None:  # answered: the dialog goes with the next run of the page
         st.rerun()
     live = run.live or run.foreign

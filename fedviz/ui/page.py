@@ -14,6 +14,7 @@ from fedviz.ui.links import LinkError
 from fedviz.ui.live import Scene
 from fedviz.ui.manager import run_manager
 from fedviz.ui.offer import offer
+from fedviz.ui.session import session
 from fedviz.ui.share import share
 from fedviz.ui.shown import Shown, recorded_default
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, not_yours
@@ -81,8 +82,8 @@ def _run_in_address() -> tuple[Run | None, str]:
             "This link names a run that is not kept here: it may be from another computer, or have been deleted. "
             "Ask for a new link, or press Run for a run of your own."
         )
-    if st.session_state.get("loaded") != run.id:  # opened by its link: the controls say what the run has
-        st.session_state.loaded = run.id
+    if session().loaded != run.id:  # opened by its link: the controls say what the run has
+        session().loaded = run.id
         controls.load(run.config, run.reference.config if run.reference else None)
     return run, ""
 

@@ -19,6 +19,7 @@ from fedviz.ui import actions, pages, settings, words
 from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
+from fedviz.ui.session import session
 from fedviz.ui.shown import Shown
 from fedviz.ui.uploads import taken_up
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
@@ -59,7 +60,8 @@ def show() -> None:
     )
     if is_forgotten():
         st.caption(f":material/cookie_off: {FORGETFUL}")
-    if said := st.session_state.pop("runs_said", None):
+    said, session().said = session().said, None
+    if said:
         st.error(words.plain(said), icon=":material/error:")
     loaded = st.session_state.setdefault("runs_loaded", LOADED)
     try:
@@ -271,10 +273,11 @@ def _publish(run_id: str) -> None:
 
 def _try(act: Callable[[], object]) -> None:
     """What is refused is said at the top of the page."""
+    own = session()
     try:
         act()
     except (Refused, ConfigError, StoreError, KeyError) as refusal:
-        st.session_state.runs_said = words.reason(refusal)
+        own.said = words.reason(refusal)
 
 
 def _json(run_id: str) -> str:
@@ -301,9 +304,9 @@ def _import() -> None:
         st.session_state.imports += 1
 
         def bring_in() -> None:
-            run = run_manager().import_run(taken_up(file), visitor())
-            st.session_state.runs_imported = run.id
+            own.imported = run_manager().import_run(taken_up(file), visitor()).id
 
+        own = session()
         _try(bring_in)
 
     with st.popover("Import", icon=":material/upload:", key="import"):
@@ -311,7 +314,8 @@ def _import() -> None:
             f"A run that was exported as JSON, up to {LARGEST_IMPORT} MB", type="json", key=f"import-{count}", on_change=take,
             max_upload_size=LARGEST_IMPORT,
         )  # fmt: skip
-    if st.session_state.pop("runs_imported", None):
+    imported, session().imported = session().imported, None
+    if imported:
         st.toast("The run was imported: it is the newest in the list.", icon=":material/check:")
 
 

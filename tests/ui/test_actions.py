@@ -1,8 +1,10 @@
 """What buttons and links do where something is not as it should be."""
 
 from types import SimpleNamespace
+from urllib.parse import urlencode
 
 import pytest
+from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
 from fedviz.runs.store import StoreError
@@ -58,18 +60,20 @@ def test_the_second_click_of_a_double_one_does_not_undo_the_first(monkeypatch, d
 def test_a_second_click_that_was_sent_before_the_browser_heard_of_the_run_changes_nothing(runs, double_clicks, action):
     """Whatever a browser sends carries the address that it knows: still the one without the run."""
     if action == "run_again":  # somebody has run the same already
-        until(lambda first=runs.submit(small(rounds=8), visitor=LOCAL): not first.live)
+        first = runs.submit(small(rounds=8), visitor=LOCAL)
+        until(lambda: not first.live)
 
     def script(action: str) -> None:
         import streamlit as st
 
         from fedviz.ui import actions
+        from fedviz.ui.session import session
 
         getattr(actions, action)()
         first = actions.run_id()
         st.query_params.clear()
         getattr(actions, action)()
-        st.text("the run" if first and st.query_params == {"run": first} and not st.session_state.offered else "another")
+        st.text("the run" if first and st.query_params == {"run": first} and not session().offered else "another")
 
     page = AppTest.from_function(script, kwargs={"action": action}, default_timeout=20)
     page.session_state["draft"] = draft_of(small(rounds=8)) | {controls.REFERENCE: None}
@@ -77,6 +81,35 @@ def test_a_second_click_that_was_sent_before_the_browser_heard_of_the_run_change
     assert not page.exception
     assert page.text[0].value == "the run"
     assert len(runs.runs(LOCAL)) == (2 if action == "run_again" else 1)
+
+
+@pytest.mark.parametrize("action", ["start", "fork"])
+def test_what_a_browser_sends_while_a_run_is_started_does_not_leave_that_half_done(
+    runs, monkeypatch, open_page, double_clicks, action
+):
+    """Streamlit ends a callback at its next access to the session when another message is waiting."""
+    parent = runs.submit(small(rounds=8), visitor=LOCAL)
+    until(lambda: not parent.live)
+    given = {"run": parent.id} if action == "fork" else {}
+    page = open_page(**given)
+    page.session_state["draft"] = draft_of(small(rounds=9))
+    page.run()
+    page.session_state["pace"] = "2"
+    name = "submit" if action == "start" else "fork"
+    how, started = getattr(runs, name), []
+
+    def begin(*args, **keywords):
+        started.append(how(*args, **keywords))
+        get_script_run_ctx().script_requests.request_rerun(RerunData(query_string=urlencode(given)))
+        return started[0]
+
+    monkeypatch.setattr(runs, name, begin)
+    page.button(key="run" if action == "start" else "fork").click().run()
+    assert not page.exception
+    assert page.query_params["run"] == started[0].id
+    assert page.session_state["session"].started == [started[0].id]
+    assert action == "fork" or started[0].pace == 2.0
+    runs.stop(started[0].id, LOCAL)
 
 
 def test_what_a_browser_sends_before_it_heard_of_another_run_is_about_that_run(runs, open_page, double_clicks):

@@ -512,7 +512,7 @@ def test_a_changed_control_leaves_the_run_alone_and_says_so(open_page, runs):
     assert run.config.local_steps == 2
     button(page, "run").click().run()
     assert shown_run(page, runs).config.local_steps == 3
-    assert page.session_state["before"] == {address(page): run.id}
+    assert page.session_state["session"].before == (address(page), run.id)
     until(lambda: not run.live)  # the visitor's own run makes place
 
 
@@ -652,7 +652,7 @@ def test_a_run_before_is_drawn_only_where_it_can_be_compared(open_page, runs):
     page.number_input(key="w.rounds").set_value(10).run()
     button(page, "run").click().run()
     finished(page, runs)
-    shown = Shown.of(runs.get(page.session_state["before"][address(page)]))
+    shown = Shown.of(runs.get(page.session_state["session"].before[1]))
     now = Shown.of(shown_run(page, runs))
     assert shown.before(now).records.rounds.tolist() == list(range(11))
     assert shown.before(now).name == shown.view.name

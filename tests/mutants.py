@@ -749,7 +749,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "paced-put-away-at-once": Mutant(
         "fedviz/runs/pairs.py",
-        "pair.goes_slowly and time.monotonic() - pair.touched >= least]",
+        "pair.goes_slowly and now - (pair.in_the_way or now) >= least]",
         "pair.goes_slowly]",
         "a paced run is put away at once",
         ("places",),
@@ -777,9 +777,23 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "touched-is-not-seen": Mutant(
         "fedviz/runs/pairs.py",
-        "                pair.touched = time.monotonic()\n",
+        "                pair.attended()\n",
         "",
         "a button does not keep a run from being put away",
+        ("places",),
+    ),
+    "waiting-forgotten": Mutant(
+        "fedviz/runs/pairs.py",
+        "if all(pair.begun for pair in self._queue):",
+        "if True:",
+        "a paced run holds up others for ever",
+        ("places",),
+    ),
+    "waiting-counted-on": Mutant(
+        "fedviz/runs/pairs.py",
+        "if all(pair.begun for pair in self._queue):",
+        "if False:",
+        "a paced run is put away for what another waited who has left",
         ("places",),
     ),
     "the-watched-is-put-away": Mutant(

@@ -242,17 +242,12 @@ class RunManager:
 
         Raises Refused where that cannot be, StoreError.
         """
-        pair = self._control(run_id, visitor, Gate.resume)
-        if pair is not None:
-            pair.attended()
-        else:
+        if self._control(run_id, visitor, Gate.resume) is None:
             self._continue(run_id)
 
     def step(self, run_id: str, visitor: Visitor) -> None:
         """Exactly one round more of a paused run and its reference. A run that still moves is paused instead."""
-        pair = self._control(run_id, visitor, Gate.step)
-        if pair is not None:
-            pair.attended()
+        self._control(run_id, visitor, Gate.step)
 
     def set_pace(self, run_id: str, visitor: Visitor, rounds_per_second: float | None) -> None:
         """At most so many rounds per second from now on; None for as fast as it goes. Raises ValueError."""

@@ -9,8 +9,9 @@ each ends by itself.
     place       of a begun pair that goes on by itself. One that is paused has none, and a paced one needs none: it has so
                 little to do. Whatever has begun takes turns (`turns.py`), so that never more than `limits.concurrent` compute
 
-So somebody who watches slowly, or pauses and leaves, holds up nobody: where no more may begin, the pair that was left alone
-for longest, of those in the way, is put away as interrupted, to be resumed at any time.
+So somebody who watches slowly, or pauses and leaves, holds up nobody for long: where no more may begin, the pair that was left
+alone for longest, of those in the way, is put away as interrupted, to be resumed at any time. One that is paused goes at once; one
+that is paced has a while from when others wait, whatever its owner does meanwhile.
 
 Locks are taken in this order: this module's, then a pair's, then the turns', then a gate's or the journal's. A gate calls
 back with its lock released.
@@ -64,8 +65,8 @@ class Pair:
     begun: bool = False
     has_place: bool = False
     threads: int = 0  # that compute for it, also when it has been stopped and they have not noticed
-    seen: float = field(default_factory=time.monotonic)  # when somebody last looked
-    touched: float = field(default_factory=time.monotonic)  # ... or pressed a button
+    seen: float = field(default_factory=time.monotonic)  # when somebody last looked, or pressed a button
+    in_the_way: float | None = None  # since when others wait for it, who went slowly then; None: nobody does
     # Held while a record is taken in or a run ends, so that nothing is recorded of a run that has ended.
     recording: threading.Lock = field(default_factory=threading.Lock)
 
@@ -95,8 +96,8 @@ class Pair:
 
     @property
     def left_alone(self) -> float:
-        """Seconds since somebody looked at it or touched it."""
-        return time.monotonic() - max(self.seen, self.touched)
+        """Seconds since somebody looked at it or pressed a button."""
+        return time.monotonic() - self.seen
 
     def attended(self) -> None:
         """Somebody is there again."""
@@ -199,7 +200,7 @@ class Pairs:
         with self._lock:
             pair = self._live.get(run_id)
             if pair is not None:
-                pair.touched = time.monotonic()
+                pair.attended()
                 pair.gate.hold(not pair.has_place)  # until it is clear whether it needs one
                 try:
                     act(pair.gate)
@@ -258,6 +259,9 @@ class Pairs:
                 if not next_one.begun:
                     self._begin(next_one)
             self._tell_who_waits()
+            if all(pair.begun for pair in self._queue):
+                for pair in self._begun:
+                    pair.in_the_way = None
             if len(self._queue) and self._free() and not self._closed:
                 self._put_somebody_away()
 
@@ -291,7 +295,14 @@ class Pairs:
             for run in pair.runs:
                 run.queue_position = position.get(id(pair))
                 if not pair.begun and not run.ended:
-                    run.enter(RunState.QUEUED, WAITING if id(pair) in position else self._share_in_words())
+                    run.enter(RunState.QUEUED, self._why_it_waits() if id(pair) in position else self._share_in_words())
+
+    def _why_it_waits(self) -> str:
+        after = self._limits.put_away_after
+        if after is None or not self._free() or len(self._begun) < self._limits.begun:
+            return WAITING
+        minutes = math.ceil(after / 60)
+        return f"Waiting for room: slow runs make some after {minutes} minute{'s' if minutes > 1 else ''}."
 
     def _share_in_words(self) -> str:
         share = self._limits.begun_per_visitor
@@ -315,17 +326,21 @@ class Pairs:
 
     def _put_somebody_away(self) -> None:
         """Others wait although there are places: as many have begun as may. Paused ones go first, paced ones not before a while."""
+        now = time.monotonic()
         waiting = {pair.visitor for pair in self._queue}
         # Whoever has begun as many as one visitor may waits for runs of their own, whatever others do.
         if all(map(self._has_begun_its_share, waiting)):
             in_the_way = [pair for pair in self._begun if pair.visitor in waiting]
         else:
             in_the_way = self._begun
+        for pair in in_the_way:
+            if pair.goes_slowly and pair.in_the_way is None:  # from then on also if it should be fast for a moment
+                pair.in_the_way = now
         if any(pair.leaves for pair in in_the_way):  # there is room in a moment
             return
         paused = [pair for pair in in_the_way if pair.gate.settled]
         least = self._limits.put_away_after or math.inf  # None: paced ones stay
-        paced = [pair for pair in in_the_way if pair.goes_slowly and time.monotonic() - pair.touched >= least]
+        paced = [pair for pair in in_the_way if pair.goes_slowly and now - (pair.in_the_way or now) >= least]
         if chosen := paused or paced:
             self._put_away(
                 max(chosen, key=lambda pair: pair.left_alone),

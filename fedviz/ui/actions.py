@@ -15,12 +15,12 @@ from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
 from fedviz.ui import controls, words
 from fedviz.ui.manager import run_manager
-from fedviz.ui.session import Session, session
+from fedviz.ui.session import NOWHERE, Session, session
 from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
 DOUBLE_CLICK = 0.3  # seconds between the two clicks of a double one
-HEARD = 1.0  # seconds after which a browser has heard of a new address
+HEARD = 5.0  # seconds after which a browser has surely heard of a new address; on a page with a live run its ticks tell
 LINKS = ("preset", "config")  # of links that open settings
 PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None: as fast as it goes
 
@@ -31,6 +31,15 @@ def run_id() -> str | None:
     if st.query_params.get(RUN) == before != after and time.monotonic() - moved < HEARD:
         _write_address(after)
     return st.query_params.get(RUN)
+
+
+def heard() -> None:
+    """A tick of a live page has come: where it knows the new address, what the browser says counts again, Back for one."""
+    own = session()
+    if (
+        st.query_params.get(RUN) == own.moved[1] and time.monotonic() - own.moved[2] > 1.0
+    ):  # not in the page that says it
+        own.moved = NOWHERE
 
 
 def _move(run_id: str | None) -> None:

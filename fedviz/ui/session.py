@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
+NOWHERE = (None, None, -math.inf)
+
 
 @dataclass
 class Session:
@@ -21,7 +23,7 @@ class Session:
     loaded: str | None = None  # the run whose settings the controls were set to
     started: list[str] = field(default_factory=list)  # the runs that were started here
     before: tuple[str, str] | None = None  # a run that was started here, and the one that was on the page until then
-    moved: tuple[str | None, str | None, float] = (None, None, -math.inf)  # from which run, to which, and when
+    moved: tuple[str | None, str | None, float] = NOWHERE  # from which run, to which, and when
     dealt: dict[str, float] = field(default_factory=dict)  # when the last click on each button was dealt with
     said: str | None = None  # what the page of runs has refused
     imported: str | None = None  # the run that was just imported

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from itertools import count
 
 import pytest
 
@@ -9,7 +10,7 @@ from fedviz.runs import Limits, RunState, Visitor
 from fedviz.runs.turns import Turns
 from tests.runs.fakes import Held, Scripted, config, own_threads, record, until
 
-ANNA, BEN = Visitor("anna"), Visitor("ben")
+ANNA, BEN, CLEO = Visitor("anna"), Visitor("ben"), Visitor("cleo")
 
 
 class Counted(Scripted):
@@ -314,16 +315,42 @@ def test_who_has_begun_a_share_makes_room_with_an_own_paused_run_not_with_that_o
     assert (others.state, mine.state) == (RunState.PAUSED, RunState.INTERRUPTED)
 
 
-def test_a_paced_run_that_is_touched_is_not_put_away(start):
-    manager = start(Counted(), limits=Limits(concurrent=1, begun=1, put_away_after=0.4))
-    slow = started(manager, 1)[0]
-    manager.set_pace(slow.id, 2.0)
-    until(lambda: slow.round >= 0)
-    new, began = started(manager, 1, BEN)[0], time.monotonic()
-    while time.monotonic() - began < 0.8:
-        manager.set_pace(slow.id, 2.0)
+@pytest.mark.parametrize("paces", [(2.0, 2.0), (2.0, 5.0), (2.0, None)])
+def test_whoever_keeps_touching_paced_runs_holds_up_nobody_for_longer(start, paces):
+    """Cookies can be thrown away: two of them would be enough to hold all that may begin."""
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=2, begun_per_visitor=1, put_away_after=0.6))
+    slow = [started(manager, 1, visitor)[0] for visitor in (ANNA, BEN)]
+    for run in slow:
+        manager.set_pace(run.id, 2.0)
+    until(lambda: min(run.round for run in slow) >= 0)
+    new, began = started(manager, 1, CLEO)[0], time.monotonic()
+    assert "after 1 minute" in new.message
+    for turn in count():
+        if new.round >= 1 or time.monotonic() - began > 10:
+            break
+        for run in slow:
+            if run.live:
+                manager.watch(run.id)
+                manager.set_pace(run.id, paces[turn % 2])
+                manager.set_pace(run.id, 2.0)
         time.sleep(0.02)
-    assert (slow.live, new.state) == (True, RunState.QUEUED)
+    assert new.round >= 1
+    assert time.monotonic() - began > 0.5
+    assert sum(run.live for run in slow) == 1
+
+
+def test_a_paced_run_has_its_while_from_when_others_wait(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=1, put_away_after=0.5))
+    slow = started(manager, 1)[0]
+    manager.set_pace(slow.id, 10.0)
+    time.sleep(0.6)  # alone: that does not count
+    for _ in range(2):
+        gone = started(manager, 1, BEN)[0]
+        time.sleep(0.35)  # nor what another waited who then left
+        manager.stop(gone.id)
+        assert slow.live
+    started(manager, 1, BEN)
+    until(lambda: not slow.live, 3)
 
 
 def test_who_is_paused_while_preparing_has_a_place_until_all_is_ready(start):
@@ -379,6 +406,18 @@ def test_a_paused_run_to_which_nobody_comes_back_is_put_away_and_its_thread_ends
     until(lambda: not run.live, 3)
     assert run.message.endswith(": it was paused, and nobody came back. Resume continues it.")
     until(lambda: not any(name.startswith("fedviz-run") for name in own_threads()))
+
+
+def test_a_paused_run_on_which_somebody_presses_a_button_is_not_put_away(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, put_away_after=0.4))
+    run = started(manager, 1)[0]
+    until(lambda: run.round > 1)
+    manager.pause(run.id)
+    until(lambda: run.state is RunState.PAUSED)
+    for _ in range(12):
+        manager.step(run.id)
+        time.sleep(0.1)
+    assert run.live
 
 
 def test_nothing_waits_for_a_check_of_data_that_takes_long(start, monkeypatch):

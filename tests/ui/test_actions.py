@@ -123,6 +123,23 @@ def test_what_a_browser_sends_before_it_heard_of_another_run_is_about_that_run(r
     assert not page.query_params
 
 
+def test_one_can_go_back_as_soon_as_a_live_page_knows_its_address(runs, open_page, double_clicks, monkeypatch):
+    page = open_page()
+    page.session_state["pace"] = "2"
+    page.button(key="run").click().run()
+    started = page.query_params["run"]
+    page.query_params.clear()
+    page.run()
+    assert page.query_params["run"] == started  # sent before the browser knew
+    own = page.session_state["session"]
+    own.moved = (*own.moved[:2], own.moved[2] - 1.5)
+    page.run()  # a tick
+    page.query_params.clear()
+    page.run()
+    assert not page.query_params
+    runs.stop(started, LOCAL)
+
+
 def test_steps_may_follow_one_another_as_fast_as_one_can_click(monkeypatch):
     told = []
     monkeypatch.setattr(actions, "run_id", lambda: "a-run")

@@ -118,7 +118,8 @@ class Limits:
             f"{self.concurrent} {runs} at a time, in {where}",
             f"up to {self.begun} have begun, those included that are paused or paced, "
             f"{min(self.begun, self.begun_per_visitor)} of one visitor",
-            f"paused runs that nobody looks at, and paced ones for which others wait, are put away: {_after(self.put_away_after, 1, 'seconds')}",
+            "paused runs that nobody looks at, and paced ones for which others wait, are put away: "
+            f"{_after(self.put_away_after, 1, 'seconds')}",
             f"up to {self.queue_length} wait, {self.queued_per_visitor} of one visitor",
             f"memory of a run: {_most(self.memory_bytes, in_words)}",
             f"sample gradients of a run: {_most(self.gradient_evaluations)}",

@@ -264,6 +264,9 @@ class Pairs:
                     pair.in_the_way = None
             if len(self._queue) and self._free() and not self._closed:
                 self._put_somebody_away()
+            for pair in self._begun:
+                for run in pair.runs:
+                    run.in_the_way = self._others_wait() if pair.in_the_way is not None and pair.goes_slowly else ""
 
     def pause_unwatched(self, after: float) -> None:
         """Pause pairs that nobody has looked at for so many seconds."""
@@ -298,11 +301,14 @@ class Pairs:
                     run.enter(RunState.QUEUED, self._why_it_waits() if id(pair) in position else self._share_in_words())
 
     def _why_it_waits(self) -> str:
-        after = self._limits.put_away_after
-        if after is None or not self._free() or len(self._begun) < self._limits.begun:
+        if self._limits.put_away_after is None or not self._free() or len(self._begun) < self._limits.begun:
             return WAITING
-        minutes = math.ceil(after / 60)
-        return f"Waiting for room: slow runs make some after {minutes} minute{'s' if minutes > 1 else ''}."
+        return f"It starts when there is room: slow runs make some after {_minutes(self._limits.put_away_after)}."
+
+    def _others_wait(self) -> str:
+        if self._limits.put_away_after is None:
+            return ""
+        return f"Others are waiting: a run this slow is put away after {_minutes(self._limits.put_away_after)}. At max it stays."
 
     def _share_in_words(self) -> str:
         share = self._limits.begun_per_visitor
@@ -506,6 +512,11 @@ def _compare(again: dict[str, Any], before: dict[str, Any]) -> None:
             f"round {again['round']:,}, computed again, is not what was recorded: the hardware or the libraries are others now, "
             "or the record was changed. Start the run anew"
         )
+
+
+def _minutes(seconds: float) -> str:
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 
 def _where(run: Run) -> str:

@@ -38,7 +38,7 @@ class RunState(StrEnum):
         return self in LIVE
 
 
-WAITING = "Waiting for a free place."
+WAITING = "It starts when a place is free."
 ELSEWHERE = "It runs in another fedviz on this machine: control it there, and reload this page to see how far it is."
 RESUMABLE = frozenset(
     {RunState.INTERRUPTED, RunState.STOPPED}
@@ -76,6 +76,7 @@ class Run:
         self.imported = False  # its records came from a file, and were not computed here
         self.ended_at: datetime | None = None
         self.unwatched = False  # paused because nobody looked
+        self.in_the_way = ""  # what is to be said while others wait for it, who goes slowly
         self.queue_position: int | None = None  # 1 is next; None where it does not stand in line
         self.foreign = load is not None and state.live  # goes on in another process: can be looked at, not controlled
         self._state, self._message = state, ELSEWHERE if self.foreign else message
@@ -134,6 +135,8 @@ class Run:
             return f"Paused after round {self.round:,}{why}."
         if state is RunState.RUNNING and gate.limit is not None:
             return f"Pausing after round {gate.limit:,}."
+        if state is RunState.RUNNING and self.in_the_way:
+            return self.in_the_way
         if state is RunState.PREPARING and gate.limit is not None:
             return f"{self._message.rstrip('.')}. Then it pauses."
         return self._message

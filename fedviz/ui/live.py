@@ -61,7 +61,7 @@ class Now:
             end = f"{run.config.algorithm.title} is done" if state == "finished" else _end(run)
             return cls(str(other.state), True, f"{end.rstrip('.')}. {other.config.algorithm.title} goes on.")
         if state == "queued" and run.queue_position:
-            message = f"Number {run.queue_position:,} in line: it starts when a place is free."
+            message = f"Number {run.queue_position:,} in line. {message}"
         if other is not None and other.state in ("diverged", "failed") and other.message != run.message:
             message = f"{message or words.BADGES[state].sentence} {_end(other)}"
         return cls(str(state), live, message)

@@ -324,7 +324,7 @@ def test_whoever_keeps_touching_paced_runs_holds_up_nobody_for_longer(start, pac
         manager.set_pace(run.id, 2.0)
     until(lambda: min(run.round for run in slow) >= 0)
     new, began = started(manager, 1, CLEO)[0], time.monotonic()
-    assert "after 1 minute" in new.message
+    assert new.message == "It starts when there is room: slow runs make some after 1 minute."
     for turn in count():
         if new.round >= 1 or time.monotonic() - began > 10:
             break
@@ -349,7 +349,9 @@ def test_a_paced_run_has_its_while_from_when_others_wait(start):
         time.sleep(0.35)  # nor what another waited who then left
         manager.stop(gone.id)
         assert slow.live
+    assert slow.message == ""
     started(manager, 1, BEN)
+    assert slow.message == "Others are waiting: a run this slow is put away after 1 minute. At max it stays."
     until(lambda: not slow.live, 3)
 
 

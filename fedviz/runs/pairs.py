@@ -9,9 +9,9 @@ each ends by itself.
     place       of a begun pair that goes on by itself. One that is paused has none, and a paced one needs none: it has so
                 little to do. Whatever has begun takes turns (`turns.py`), so that never more than `limits.concurrent` compute
 
-So somebody who watches slowly, or pauses and leaves, holds up nobody for long: where no more may begin, the pair that was left
-alone for longest, of those in the way, is put away as interrupted, to be resumed at any time. One that is paused goes at once; one
-that is paced has a while from when others wait, whatever its owner does meanwhile.
+So somebody who watches slowly, or pauses and leaves, holds up nobody for long: where no more may begin, a pair that is in the way
+is put away as interrupted, to be resumed at any time. One that is paused goes at once, the one that was left alone for longest
+first. One that is paced has a while from when others wait, whatever its owner does meanwhile; then the oldest goes first.
 
 Locks are taken in this order: this module's, then a pair's, then the turns', then a gate's or the journal's. A gate calls
 back with its lock released.
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from fedviz.runs.limits import Limits
 
 _log = logging.getLogger(__name__)
+
+ATTENDED = 30.0  # seconds without a look after which a paced run counts as left alone
 
 
 @dataclass(eq=False)
@@ -259,11 +261,14 @@ class Pairs:
                 if not next_one.begun:
                     self._begin(next_one)
             self._tell_who_waits()
-            if all(pair.begun for pair in self._queue):
-                for pair in self._begun:
+            in_the_way = self._those_in_the_way()
+            for pair in self._begun:
+                if pair not in in_the_way:
                     pair.in_the_way = None
-            if len(self._queue) and self._free() and not self._closed:
-                self._put_somebody_away()
+                elif pair.goes_slowly and pair.in_the_way is None and self._free():
+                    pair.in_the_way = time.monotonic()  # from then on, also if it should be fast for a moment
+            if in_the_way and self._free() and not self._closed:
+                self._put_away_one_of(in_the_way)
             for pair in self._begun:
                 for run in pair.runs:
                     run.in_the_way = self._others_wait() if pair.in_the_way is not None and pair.goes_slowly else ""
@@ -330,28 +335,33 @@ class Pairs:
     def _has_begun_its_share(self, visitor: str) -> bool:
         return sum(pair.visitor == visitor for pair in self._begun) >= self._limits.begun_per_visitor
 
-    def _put_somebody_away(self) -> None:
-        """Others wait although there are places: as many have begun as may. Paused ones go first, paced ones not before a while."""
-        now = time.monotonic()
-        waiting = {pair.visitor for pair in self._queue}
+    def _those_in_the_way(self) -> list[Pair]:
+        """Begun pairs, one of which would have to end for those that wait and have not begun; none where nobody does."""
+        waiting = {pair.visitor for pair in self._queue if not pair.begun}
         # Whoever has begun as many as one visitor may waits for runs of their own, whatever others do.
-        if all(map(self._has_begun_its_share, waiting)):
-            in_the_way = [pair for pair in self._begun if pair.visitor in waiting]
-        else:
-            in_the_way = self._begun
-        for pair in in_the_way:
-            if pair.goes_slowly and pair.in_the_way is None:  # from then on also if it should be fast for a moment
-                pair.in_the_way = now
+        own = all(map(self._has_begun_its_share, waiting))
+        return [pair for pair in self._begun if waiting and (pair.visitor in waiting or not own)]
+
+    def _put_away_one_of(self, in_the_way: list[Pair]) -> None:
+        """Others wait although there are places. Paused ones go first, paced ones not before a while."""
         if any(pair.leaves for pair in in_the_way):  # there is room in a moment
             return
-        paused = [pair for pair in in_the_way if pair.gate.settled]
+        who = (
+            "another run of this visitor was"
+            if {pair.visitor for pair in self._queue} == {in_the_way[0].visitor}
+            else "others were"
+        )
+        if paused := [pair for pair in in_the_way if pair.gate.settled]:
+            self._put_away(max(paused, key=lambda pair: pair.left_alone), f"{who} waiting, and it was paused")
+            return
         least = self._limits.put_away_after or math.inf  # None: paced ones stay
-        paced = [pair for pair in in_the_way if pair.goes_slowly and now - (pair.in_the_way or now) >= least]
-        if chosen := paused or paced:
-            self._put_away(
-                max(chosen, key=lambda pair: pair.left_alone),
-                "others were waiting, and it was paused" if paused else "others were waiting, and it went slowly",
-            )
+        paced = [
+            (pair.left_alone < ATTENDED, pair.in_the_way, place, pair)
+            for place, pair in enumerate(in_the_way)
+            if pair.goes_slowly and pair.in_the_way is not None and time.monotonic() - pair.in_the_way >= least
+        ]
+        if paced:
+            self._put_away(min(paced)[-1], f"{who} waiting, and it went slowly")
 
     # --- starting and ending
 
@@ -515,7 +525,7 @@ def _compare(again: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _minutes(seconds: float) -> str:
-    minutes = math.ceil(seconds / 60)
+    minutes = max(1, math.ceil(seconds / 60))
     return f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 

@@ -306,7 +306,8 @@ class Pairs:
                     run.enter(RunState.QUEUED, self._why_it_waits() if id(pair) in position else self._share_in_words())
 
     def _why_it_waits(self) -> str:
-        if self._limits.put_away_after is None or not self._free() or len(self._begun) < self._limits.begun:
+        slow = any(pair.goes_slowly for pair in self._begun)
+        if not slow or self._limits.put_away_after is None or not self._free() or len(self._begun) < self._limits.begun:
             return WAITING
         return f"It starts when there is room: slow runs make some after {_minutes(self._limits.put_away_after)}."
 
@@ -346,13 +347,8 @@ class Pairs:
         """Others wait although there are places. Paused ones go first, paced ones not before a while."""
         if any(pair.leaves for pair in in_the_way):  # there is room in a moment
             return
-        who = (
-            "another run of this visitor was"
-            if {pair.visitor for pair in self._queue} == {in_the_way[0].visitor}
-            else "others were"
-        )
         if paused := [pair for pair in in_the_way if pair.gate.settled]:
-            self._put_away(max(paused, key=lambda pair: pair.left_alone), f"{who} waiting, and it was paused")
+            self._put_away(max(paused, key=lambda pair: pair.left_alone), "others were waiting, and it was paused")
             return
         least = self._limits.put_away_after or math.inf  # None: paced ones stay
         paced = [
@@ -361,7 +357,7 @@ class Pairs:
             if pair.goes_slowly and pair.in_the_way is not None and time.monotonic() - pair.in_the_way >= least
         ]
         if paced:
-            self._put_away(min(paced)[-1], f"{who} waiting, and it went slowly")
+            self._put_away(min(paced)[-1], "others were waiting, and it went slowly")
 
     # --- starting and ending
 

@@ -10,7 +10,7 @@ from fedviz.runs import Limits, RunState, Visitor
 from fedviz.runs.turns import Turns
 from tests.runs.fakes import Held, Scripted, config, own_threads, record, until
 
-ANNA, BEN, CLEO = Visitor("anna"), Visitor("ben"), Visitor("cleo")
+ANNA, BEN, CLEO, DORA = Visitor("anna"), Visitor("ben"), Visitor("cleo"), Visitor("dora")
 
 
 class Counted(Scripted):
@@ -337,6 +337,36 @@ def test_whoever_keeps_touching_paced_runs_holds_up_nobody_for_longer(start, pac
     assert new.round >= 1
     assert time.monotonic() - began > 0.5
     assert sum(run.live for run in slow) == 1
+
+
+def test_a_paced_run_has_its_while_anew_where_only_others_wait_for_runs_of_their_own_meanwhile(start):
+    manager = start(Counted(), limits=Limits(concurrent=2, begun=2, begun_per_visitor=1, put_away_after=1.0))
+    slow, fast = started(manager, 1)[0], started(manager, 1, BEN)[0]
+    manager.set_pace(slow.id, 10.0)
+    until(lambda: min(slow.round, fast.round) >= 1)
+    started(manager, 1, BEN)  # behind an own one
+    gone = started(manager, 1, CLEO)[0]
+    time.sleep(0.1)
+    manager.stop(gone.id)
+    time.sleep(1.2)
+    assert slow.live
+    started(manager, 1, DORA)
+    time.sleep(0.2)
+    assert slow.live
+
+
+def test_who_looks_all_the_time_is_put_away_like_everybody_else(start):
+    manager = start(Counted(), limits=Limits(concurrent=1, begun=2, begun_per_visitor=1, put_away_after=0.4))
+    greedy, honest = started(manager, 1)[0], started(manager, 1, BEN)[0]
+    for run in (greedy, honest):
+        manager.set_pace(run.id, 10.0)
+    until(lambda: min(greedy.round, honest.round) >= 0)
+    manager.watch(honest.id)
+    new, began = started(manager, 1, CLEO)[0], time.monotonic()
+    while new.round < 0 and time.monotonic() - began < 5:
+        manager.watch(greedy.id)
+        time.sleep(0.01)
+    assert (greedy.live, honest.live, new.round >= 0) == (False, True, True)
 
 
 def test_a_paced_run_has_its_while_from_when_others_wait(start):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 
 from fedviz import figures
-from fedviz.figures.overlay import ACCURACY, LOSS, MOST
+from fedviz.figures.overlay import ACCURACY, LOSS, MOST, Measure
 from fedviz.figures.views import RunView
 from fedviz.runs.columns import Columns
 
@@ -45,6 +46,34 @@ def test_what_is_drawn_is_what_the_runs_have():
         figures.overlay([("a", view([1.0], measure="objective"))], LOSS).spec["layout"]["title"]["text"] == "Objective"
     )
     assert "nothing measured" in figures.overlay([("a", view([]))], ACCURACY).alt
+
+
+def test_compared_losses_are_on_a_log_scale_where_it_is_chosen_and_say_why_there_are_gaps():
+    views = [("a", view([4.0, 0.0, 1.0])), ("b", view([3.0, 2.0, 1.0]))]
+    assert "type" not in figures.overlay(views, LOSS).spec["layout"]["yaxis"]
+    logarithmic = figures.overlay(views, LOSS, log=True)
+    assert logarithmic.spec["layout"]["yaxis"]["type"] == "log"
+    assert logarithmic.spec["layout"]["meta"]["notes"] == ["gaps: zero or below, which a log scale cannot show"]
+    drawn = points(logarithmic.spec["data"][0]["y"])
+    assert (drawn[0], drawn[2]) == (4.0, 1.0)
+    assert np.isnan(drawn[1])
+    assert points(logarithmic.spec["data"][0]["customdata"]) == [4.0, 0.0, 1.0]
+
+
+def test_compared_analytic_runs_are_on_the_scales_of_their_own_charts():
+    """A distance, and an objective that is positive everywhere, on a log scale, an accuracy never."""
+
+    def scale(values: list[float], measure: str, measures: Sequence[Measure], *, log: bool = False) -> str | None:
+        spec = figures.overlay([("a", view(values, measure=measure))], measures, log=log).spec
+        found: str | None = spec["layout"]["yaxis"].get("type")
+        return found
+
+    assert scale([3.0, 1.0], "objective", LOSS) == "log"
+    assert scale([3.0, -1.0], "objective", LOSS, log=True) is None
+    assert scale([3.0, 1.0], "distance", ACCURACY) == "log"
+    assert scale([0.3, 0.5], "test_accuracy", ACCURACY, log=True) is None
+    negative = figures.overlay([("a", view([3.0, -1.0], measure="objective"))], LOSS)
+    assert negative.spec["layout"]["meta"]["notes"] == ["linear scale: the objective is not positive everywhere"]
 
 
 PARENT = figures.Parent("FedVARP", "fedvarp", 2)

@@ -38,6 +38,7 @@ from fedviz.figures.views import Figure, RunView
 SPREADS = ("dissimilarity", "within_cluster_dissimilarity", "state_error")
 EXPECTED_AGE = "expected age in the long run"
 AGE_PANEL = 0.44  # of the height; as much is above it, and between them room for its heading
+LINEAR_NOTE = "linear scale: the objective is not positive everywhere"
 EVALUATION = ("train_loss", "test_loss", "test_accuracy", "gradient_norm_sq", "objective", "distance")
 
 
@@ -45,12 +46,16 @@ def loss(views: Sequence[RunView], *, cursor: int | None = None, log: bool = Fal
     """Training loss of each run; of an analytic problem the objective, on a log scale where it is never negative."""
     if _has(views, "train_loss") or not _has(views, "objective"):
         return _compare("Training loss", "train_loss", views, cursor, log=log)
+    is_log = objective_fits_log(views)
+    return _compare("Objective", "objective", views, cursor, log=is_log, notes=[] if is_log else [LINEAR_NOTE])
+
+
+def objective_fits_log(views: Sequence[RunView]) -> bool:
+    """Whether the objective of all these runs, which have one, can be drawn on a log scale: it falls by many powers of ten."""
     known = np.concatenate([view.records.column("evaluation.objective") for view in views])
     # An objective that ends at its optimum 0 may be off by rounding there: a gap, not a reason to change the scale.
     has_negative = bool((known < -1e-12 * np.nanmax(np.abs(known))).any())
-    is_log = not has_negative and bool((known > 0).any())
-    notes = [] if is_log else ["linear scale: the objective is not positive everywhere"]
-    return _compare("Objective", "objective", views, cursor, log=is_log, notes=notes)
+    return not has_negative and bool((known > 0).any())
 
 
 def accuracy(views: Sequence[RunView], *, cursor: int | None = None) -> Figure:

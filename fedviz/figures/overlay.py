@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedviz.figures.drawing import at, axis, curves, figure, measured, rounds_axis
+from fedviz.figures.curves import LINEAR_NOTE, objective_fits_log
+from fedviz.figures.drawing import GAPS_NOTE, at, axis, curves, figure, log_axis, measured, positive, rounds_axis
 from fedviz.figures.style import number, percent
 from fedviz.figures.views import Figure, RunView
 
@@ -21,28 +22,48 @@ MOST = len(LOOKS)
 
 @dataclass(frozen=True)
 class Measure:
-    """What is drawn: the first of the columns that any of the runs has."""
+    """What is drawn: the first of the columns that any of the runs has.
+
+    scale_is_free: whether to draw it on a log scale is the visitor's choice; else it is as in a run's own charts.
+    """
 
     title: str
     column: str
     unit: str = ""
+    scale_is_free: bool = False
 
 
-LOSS = (Measure("Training loss", "train_loss"), Measure("Objective", "objective"))
+LOSS = (Measure("Training loss", "train_loss", scale_is_free=True), Measure("Objective", "objective"))
 ACCURACY = (Measure("Test accuracy", "test_accuracy", "percent"), Measure("Distance to the optimum", "distance"))
 
 
-def overlay(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure]) -> Figure:
-    """Up to `MOST` runs, each with the name it has in the legend. The x axis reaches as far as the longest got."""
-    measure = next((m for m in measures if any(_has(view, m) for _, view in views)), measures[0])
+def measure_of(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure]) -> Measure:
+    """What `overlay` draws of these runs."""
+    return next((measure for measure in measures if any(_has(view, measure) for _, view in views)), measures[0])
+
+
+def overlay(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure], *, log: bool = False) -> Figure:
+    """Up to `MOST` runs, each with the name it has in the legend. The x axis reaches as far as the longest got.
+
+    log: how to draw what may be drawn either way. Objectives are on a log scale where they can be, distances always.
+    """
+    measure = measure_of(views, measures)
     write = percent if measure.unit else number
-    data, said = [], []
+    notes = ["thin: until then the run that is continued"] if any(view.continues for _, view in views) else []
+    if measure.column == "objective":
+        log = objective_fits_log([view for _, view in views])
+        notes += [] if log else [LINEAR_NOTE]
+    elif not measure.scale_is_free:
+        log = measure.column == "distance"
+    data, said, gaps = [], [], False
     for index, ((name, view), (colour, dash)) in enumerate(zip(views, LOOKS, strict=False)):
         rounds, columns = measured(view, "evaluation", (measure.column,))
         values = columns[measure.column]
+        gaps |= log and bool((values <= 0).any())
         data += curves(
-            view, rounds, values, name, before=colour, unit=measure.unit, legendgroup=f"run {index + 1}",
-            line={"color": colour, "width": 2.5, "dash": dash}, marker={"color": colour, "size": 6},
+            view, rounds, values, name, before=colour, drawn=positive(values) if log else None, unit=measure.unit,
+            legendgroup=f"run {index + 1}", line={"color": colour, "width": 2.5, "dash": dash},
+            marker={"color": colour, "size": 6},
         )  # fmt: skip
         if found := at(rounds, values, None):
             said.append(f"{name} {write(found[1])} at round {found[0]:,}")
@@ -50,11 +71,11 @@ def overlay(views: Sequence[tuple[str, RunView]], measures: Sequence[Measure]) -
         measure.title,
         data,
         alt=f"{measure.title} over rounds: {'; '.join(said) or 'nothing measured yet'}.",
-        notes=["thin: until then the run that is continued"] if any(view.continues for _, view in views) else [],
+        notes=[*notes, *([GAPS_NOTE] if gaps else [])],
         xaxis=rounds_axis(
             max((int(view.records.rounds[-1]) for _, view in views if len(view.records.rounds)), default=1)
         ),
-        yaxis=axis(tickformat=".0%" if measure.unit else "", nticks=6),
+        yaxis=log_axis() if log else axis(tickformat=".0%" if measure.unit else "", nticks=6),
     )
 
 

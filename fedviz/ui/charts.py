@@ -175,6 +175,13 @@ def _scale_of_loss_is_free(shown: Shown) -> bool:
     return isinstance(shown.config.problem, Classification)
 
 
+def scale_of_loss(name: str) -> bool:
+    """The choice of how to draw a training loss, in the row of the title of that chart; whether on a log scale."""
+    with _tools(name):
+        _option("loss_scale")
+    return _chosen("loss_scale") == "log"
+
+
 def _sizes() -> tuple[bool, Literal["telescoped", "theory"]]:
     """Whether the parts of the error are drawn relative to the whole, and which parts."""
     return _chosen("size") == "relative", "theory" if _chosen("split") == "theory" else "telescoped"

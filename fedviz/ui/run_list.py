@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 
 from fedviz import figures
 from fedviz.algorithms import ALGORITHMS
 from fedviz.config import ConfigError, SimulationConfig
-from fedviz.figures.overlay import ACCURACY, LOSS, MOST
+from fedviz.figures.overlay import ACCURACY, LOSS, MOST, measure_of
 from fedviz.runs import export
 from fedviz.runs.admission import Refused
 from fedviz.runs.run import Run, RunState
 from fedviz.runs.store import StoreError
-from fedviz.ui import actions, pages, settings, words
+from fedviz.ui import actions, charts, pages, settings, words
 from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
@@ -25,7 +27,7 @@ from fedviz.ui.uploads import taken_up
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
 
 LOADED = 200  # runs that are searched and ordered, the newest; and again for each press of "Look further back"
-COMPARED = "compare"  # the query parameter
+COMPARED, TICKED = "compare", "ticked"  # query parameters; the second only where it is not the same
 PAGE = 20  # runs shown at first, and again for each press of "Show more"
 LARGEST_IMPORT = 20  # MB
 LONGEST_TITLE = 80
@@ -39,6 +41,11 @@ TOLD = (
     *INTERVALS,
 )  # paths, by titles or other facts
 MOST_APART = 2  # differences that a name in the charts holds
+# Where the list is scrolled, the charts come above what is in view.
+INTO_VIEW = """<script>{
+  const charts = document.querySelector(".st-key-comparison"), top = charts?.getBoundingClientRect().top;
+  if (top < 100 || top > innerHeight / 2) charts.scrollIntoView();
+}</script>"""
 SORTS: dict[str, Callable[[Run], object]] = {
     "Newest first": lambda run: -run.created.timestamp(),
     "Oldest first": lambda run: run.created.timestamp(),
@@ -69,18 +76,27 @@ def show() -> None:
     except StoreError as error:
         st.error(words.plain(str(error)), icon=":material/database_off:")
         return
+    runs, older = runs[:loaded], len(runs) > loaded
+    selection = st.container(key="selection", horizontal=True, vertical_alignment="center", gap="small")
+    comparison = st.container(key="comparison")
+    found = _found(runs) if runs else []
+    most = st.session_state.setdefault("runs_shown", PAGE)
+    chosen = _chosen(found[:most], {run.id: run for run in runs})
+    if runs:
+        with selection:
+            _selection(chosen)
+    with comparison:
+        _comparison(chosen.compared)
+    if chosen.is_new:
+        with selection:
+            st.html(INTO_VIEW, unsafe_allow_javascript=True)
     if not runs:
         st.info("There are none yet. Press Run on the page of the simulation, or import one.", icon=":material/info:")
-        return
-    runs, older = runs[:loaded], len(runs) > loaded
-    found = _found(runs)
-    compared = _compared()
-    _comparison(compared)
-    if not found:
+    elif not found:
         st.info("No run fits. Search for less, or empty the filters.", icon=":material/search_off:")
-    most = st.session_state.setdefault("runs_shown", PAGE)
+    ticked = {run.id for run in chosen.ticked}
     for run in found[:most]:
-        _row(run, [each.id for each in compared])
+        _row(run, is_full=len(ticked) >= MOST and run.id not in ticked)
     if len(found) > most:
         st.button(f"Show more ({len(found) - most:,} left)", key="more_runs", on_click=_show_more)
     elif older:
@@ -151,15 +167,14 @@ def _searchable(run: Run) -> str:
 # --- one run
 
 
-def _row(run: Run, chosen: Sequence[str]) -> None:
+def _row(run: Run, *, is_full: bool) -> None:
+    """is_full: as many others are ticked as can be compared."""
     badge, owned = words.BADGES[run.state], run_manager().may_control(run, visitor())
     with st.container(border=True, key=f"run-{run.id}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"head-{run.id}"):
-            full = len(chosen) >= MOST
             st.checkbox(
-                f"Compare {words.plain(name(run))}", run.id in chosen, key=f"compare-{run.id}", label_visibility="collapsed",
-                disabled=full and run.id not in chosen, on_change=_compare, args=(run.id,),
-                help=f"At most {MOST} at a time." if full else "Draw it in one chart with others.",
+                f"Compare {words.plain(name(run))}", key=_box(run.id), label_visibility="collapsed", disabled=is_full,
+                help=f"At most {MOST} at a time." if is_full else "Tick it to draw it in one chart with others.",
             )  # fmt: skip
             pages.to_run(run.id, words.plain(name(run)))
             st.badge(badge.word, icon=badge.icon, color=badge.color)
@@ -258,9 +273,8 @@ def _forget_deletion() -> None:
 
 
 def _delete(run_id: str) -> None:
-    _forget_deletion()
     _try(lambda: run_manager().delete(run_id, visitor()))
-    _put_compared([each.id for each in _compared() if each.id != run_id])
+    _forget_deletion()
 
 
 def _rename(run_id: str) -> None:
@@ -290,67 +304,147 @@ def _csv(run_id: str) -> str:
     return export.to_csv(run.records, run.config) if run is not None else ""
 
 
-# --- import and comparison
+# --- import
 
 
 def _import() -> None:
-    """Takes up an exported run and is empty again."""
-    count = st.session_state.setdefault("imports", 0)
-
-    def take() -> None:
-        file = st.session_state[f"import-{count}"]
-        if file is None:
-            return
-        st.session_state.imports += 1
-
-        def bring_in() -> None:
-            own.imported = run_manager().import_run(taken_up(file), visitor()).id
-
-        own = session()
-        _try(bring_in)
-
-    with st.popover("Import", icon=":material/upload:", key="import"):
-        st.file_uploader(
-            f"A run that was exported as JSON, up to {LARGEST_IMPORT} MB", type="json", key=f"import-{count}", on_change=take,
+    """Takes up an exported run and is empty again. What came of it stands in the popover, which would cover any other place."""
+    own, me = session(), visitor()
+    with st.popover("Import", icon=":material/upload:", key="import", on_change=_forget_import):
+        file = st.file_uploader(
+            f"A run that was exported as JSON, up to {LARGEST_IMPORT} MB", type="json", key=f"import-{own.imports}",
             max_upload_size=LARGEST_IMPORT,
         )  # fmt: skip
-    imported, session().imported = session().imported, None
-    if imported:
-        st.toast("The run was imported: it is the newest in the list.", icon=":material/check:")
+        if file is not None:
+            own.imports += 1  # before anything else: no file is taken up twice
+            own.imported, own.not_imported = None, ""
+            try:
+                own.imported = run_manager().import_run(taken_up(file), me).id
+            except (Refused, ConfigError, StoreError) as refusal:
+                own.not_imported = f"{_short(file.name)} was not imported. {words.reason(refusal)}"
+            st.rerun()
+        if own.not_imported:
+            st.error(words.plain(own.not_imported), icon=":material/error:")
+        run = actions.run_or_none(own.imported)
+        if run is not None:
+            st.success("The run was imported.", icon=":material/check:")
+            pages.to_run(run.id, f"Open {words.plain(name(run))}")
 
 
-def _compared() -> list[Run]:
-    """The runs to compare, in the order in which they were chosen. They stand in the address: a reload, a search and a link keep them."""
-    named = dict.fromkeys(st.query_params.get(COMPARED, "").split(",")[: 4 * MOST])
-    return [run for run in map(actions.run_or_none, named) if run is not None][:MOST]
+def _forget_import() -> None:
+    """The popover was opened or closed."""
+    own = session()
+    own.imported, own.not_imported = None, ""
 
 
-def _put_compared(run_ids: Sequence[str]) -> None:
-    if run_ids:
-        st.query_params[COMPARED] = ",".join(run_ids)
-    else:
-        st.query_params.pop(COMPARED, None)
+def _short(file_name: str) -> str:
+    return file_name if len(file_name) <= 40 else f"{file_name[:39]}…"
 
 
-def _compare(run_id: str) -> None:
-    others = [each.id for each in _compared() if each.id != run_id]
-    _put_compared([*others, run_id] if st.session_state[f"compare-{run_id}"] else others)
+# --- comparison
 
 
-def _comparison(chosen: Sequence[Run]) -> None:
-    """The chosen runs over one another."""
-    if not chosen:
-        st.caption(f"Click a run's name to open it. Tick up to {MOST} to see their curves in one chart.")
+@dataclass(frozen=True)
+class Chosen:
+    """Runs in the order in which they were ticked."""
+
+    ticked: list[Run]
+    compared: list[Run]  # whose curves are shown: those that were ticked when Compare was pressed
+    are_same: bool
+    is_new: bool  # it was pressed just now
+
+
+def _chosen(rows: Sequence[Run], known: Mapping[str, Run]) -> Chosen:
+    """What is ticked and compared, once the boxes in the rows that are shown are taken into account.
+
+    Both stand in the address, so that a reload, a search and a link keep them. For some seconds after a click what the session
+    remembers counts: until the browser has heard of the new address, it goes on sending the old one. Boxes are read here and not in
+    callbacks, which end early when the next tick is waiting already.
+    """
+    own = session()
+    told = _told(known)
+    if told != (own.ticked, own.compared) and time.monotonic() - own.chosen > actions.HEARD:  # a link, or Back
+        own.ticked, own.compared = told
+        own.boxes_lag = True
+    if own.pressed == "clear":
+        own.ticked, own.compared, own.chosen = (), (), time.monotonic()
+        own.boxes_lag = True
+    for run in rows:
+        if own.boxes_lag or _box(run.id) not in st.session_state:
+            st.session_state[_box(run.id)] = run.id in own.ticked
+    own.boxes_lag = False
+    boxes = {run.id: bool(st.session_state[_box(run.id)]) for run in rows}
+    ticked = tuple(each for each in own.ticked if boxes.get(each, True))
+    ticked += tuple(each for each in boxes if boxes[each] and each not in ticked)
+    is_new, own.pressed = own.pressed == "compare" and 2 <= len(ticked) <= MOST, ""
+    compared = ticked if is_new else own.compared
+    if (ticked, compared) != (own.ticked, own.compared):
+        own.ticked, own.compared, own.chosen = ticked, compared, time.monotonic()
+    if (ticked, compared) != told:
+        _write_address(ticked, compared)  # again, where the page ended here when it was made the last time
+    return Chosen(_there(ticked, known), _there(compared, known), ticked == compared, is_new)
+
+
+def _box(run_id: str) -> str:
+    """The key of the box in a run's row."""
+    return f"compare-{run_id}"
+
+
+def _told(known: Mapping[str, Run]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(ticked, compared) as the address says, without what there is not."""
+
+    def named(parameter: str) -> tuple[str, ...]:
+        ids = dict.fromkeys(st.query_params.get(parameter, "").split(",")[: 4 * MOST])
+        return tuple(run.id for run in _there(ids, known))
+
+    compared = named(COMPARED)[:MOST]
+    return named(TICKED) if TICKED in st.query_params else compared, compared
+
+
+def _there(run_ids: Iterable[str], known: Mapping[str, Run]) -> list[Run]:
+    """The runs that there are of these; not what was deleted and is only kept for others that continue it."""
+    found = (known.get(run_id) or actions.run_or_none(run_id) for run_id in run_ids)
+    return [run for run in found if run is not None and run.owner]
+
+
+def _write_address(ticked: tuple[str, ...], compared: tuple[str, ...]) -> None:
+    written = {COMPARED: compared or None, TICKED: ticked if ticked != compared else None}
+    for parameter, ids in written.items():
+        if ids is None:
+            st.query_params.pop(parameter, None)
+        elif st.query_params.get(parameter) != ",".join(ids):
+            st.query_params[parameter] = ",".join(ids)
+
+
+def _selection(chosen: Chosen) -> None:
+    """The row that says what is ticked. Its height is fixed, so that no tick moves the row under the pointer."""
+    count = len(chosen.ticked)
+    if not count and not chosen.compared:
+        st.caption(f"Click a run's name to open it. Tick up to {MOST} to lay their curves over one another.")
         return
-    views = [(called, Shown.of(run).view) for run, called in zip(chosen, _names(chosen), strict=True)]
-    left, right = st.columns(2)
-    for column, measures, key in ((left, LOSS, "compared-loss"), (right, ACCURACY, "compared-accuracy")):
-        with column, st.container(border=True):
-            live_plotly(figures.overlay(views, measures), key=key, height=250)
-    st.button("Clear the selection", key="clear", icon=":material/deselect:", on_click=_clear)
+    st.button(
+        f"Compare {words.count(count, 'run')}" if count > 1 else "Compare", key="compare", type="primary",
+        icon=":material/stacked_line_chart:", disabled=chosen.are_same or not 2 <= count <= MOST, on_click=_press, args=("compare",),
+    )  # fmt: skip
+    st.button("Clear", key="clear", help="Untick all, and take the charts away.", on_click=_press, args=("clear",))
+    if count < 2:
+        st.caption("Tick another one to compare.")
+    elif count >= MOST:
+        st.caption(f"{MOST} is the most." if count == MOST else f"{MOST} is the most: untick {count - MOST}.")
 
 
-def _clear() -> None:
-    for run in _compared():
-        st.session_state[f"compare-{run.id}"] = False
-    _put_compared([])
+def _press(button: str) -> None:
+    session().pressed = button
+
+
+def _comparison(compared: Sequence[Run]) -> None:
+    """Their curves over one another."""
+    if not compared:
+        return
+    views = [(called, Shown.of(run).view) for run, called in zip(compared, _names(compared), strict=True)]
+    for column, measures, key in zip(
+        st.columns(2), (LOSS, ACCURACY), ("compared-loss", "compared-accuracy"), strict=True
+    ):
+        with column.container(border=True, key=f"card-{key}", height="stretch"):
+            log = measure_of(views, measures).scale_is_free and charts.scale_of_loss(key)
+            live_plotly(figures.overlay(views, measures, log=log), key=key, height=250)

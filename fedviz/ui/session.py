@@ -26,7 +26,14 @@ class Session:
     moved: tuple[str | None, str | None, float] = NOWHERE  # from which run, to which, and when
     dealt: dict[str, float] = field(default_factory=dict)  # when the last click on each button was dealt with
     said: str | None = None  # what the page of runs has refused
-    imported: str | None = None  # the run that was just imported
+    imports: int = 0  # files that were taken up
+    imported: str | None = None  # the run that the last of them was
+    not_imported: str = ""  # or why it was none
+    ticked: tuple[str, ...] = ()  # on the page of runs
+    compared: tuple[str, ...] = ()  # those whose curves are shown there
+    chosen: float = -math.inf  # when a click has changed either
+    boxes_lag: bool = False  # the boxes are to show what is ticked, not the other way round
+    pressed: str = ""  # "compare" or "clear", until it is dealt with
 
 
 def session() -> Session:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -75,32 +76,42 @@ def changed(**changes):
         (changed(schema=2), "has schema 2, which a newer fedviz wrote; this one reads 1"),
         (changed(schema=0), "its schema is 0, this fedviz reads 1"),
         (lambda values: values.pop("records"), "settings alone"),
-        (lambda values: values.pop("schema"), "its schema is None"),
-        (changed(schema=True), "its schema is True"),
+        (lambda values: values.pop("schema"), "the run does not say its schema, which for this fedviz must be 1"),
+        (changed(schema=True), "its schema is true"),
         (changed(config__rounds=-1), "settings are not valid: rounds: got -1"),
-        (changed(config=[]), "config must be a group"),
+        (changed(config=[]), "config must be a group of named values, got an empty list"),
         (changed(config__algorithm={"name": "x" * 500_000}), "its settings take more than 500,000 characters"),
-        (changed(records={}), "records must be a list of at most 5"),
+        (changed(records={}), "records must be a list of at most 5, got an empty group"),
         (lambda values: values["records"].append(values["records"][-1]), "at most 5"),
         (lambda values: values["records"].pop(), "it says it is finished, but has 4 of 5 records"),
         (changed(records__2__round=3), "record 2 says it is of round 3"),
-        (changed(records__1__round=True), "record 1 says it is of round True"),
+        (changed(records__1__round=True), "record 1 says it is of round true"),
         (changed(records__1__cohort=[5]), "clients from 0 to 1"),
-        (changed(records__1__cohort=["<b>"]), "clients from 0 to 1"),
+        (changed(records__1__cohort=["<b>"]), "clients from 0 to 1, got '<b>'"),
         (changed(records__1__cohort=[0, 0], records__1__weights=[1.0, 1.0]), "names a client twice"),
-        (changed(records__1__weights=[]), "lists of one length"),
-        (changed(records__1__weights=["x"]), "weights must be numbers"),
-        (changed(records__1__costs={}), "costs must have"),
+        (changed(records__1__weights=[]), "lists of one length, got a list of one value and an empty list"),
+        (changed(records__1__weights=["x"]), "weights must be numbers, got 'x'"),
+        (
+            changed(records__1__costs={}),
+            "costs must have floats_down, floats_up, gradient_evaluations, probe_evaluations, seconds, got nothing",
+        ),
         (changed(records__1__costs__seconds=10**400), "costs.seconds must be a number"),
-        (changed(records__1__evaluation__train_loss="<script>"), "evaluation.train_loss must be a number"),
-        (changed(records__1__evaluation__train_loss=[[1]]), "evaluation.train_loss must be a number"),
+        (
+            changed(records__1__evaluation__train_loss="<script>"),
+            "evaluation.train_loss must be a number, got '<script>'",
+        ),
+        (
+            changed(records__1__evaluation__train_loss=[[1]]),
+            "evaluation.train_loss must be a number, got a list of one value",
+        ),
         (changed(records__1__diagnostics={"a b": 1.0}), "has the name 'a b'"),
-        (changed(records__1__diagnostics={f"n{i}": 1.0 for i in range(50)}), "has 50 values"),
+        (changed(records__1__diagnostics={f"n{i}": 1.0 for i in range(50)}), "has 50 values, allowed are 40"),
         (changed(records__1__extra=1), "record 1 must have"),
         (changed(records__1=None), "record 1 must be a group"),
-        (changed(state="glorious"), "no state 'glorious'"),
-        (changed(message="x" * 501), "message must be a text of at most 500"),
-        (changed(fedviz=None), "fedviz must be a text"),
+        (changed(state="glorious"), "no state 'glorious', only queued, preparing, running,"),
+        (lambda values: values.pop("state"), "state must be a text of at most 500 characters, got nothing (null)"),
+        (changed(message="x" * 501), "message must be a text of at most 500 characters, got 501 characters"),
+        (changed(fedviz=None), "fedviz must be a text of at most 500 characters, got nothing (null)"),
         (changed(reference=7), "reference must be a group"),
         (changed(reference=exported(reference=exported())), "a reference has none itself"),
     ],
@@ -118,13 +129,17 @@ def test_what_is_wrong_is_refused_with_its_place(start, change, said):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        *(
-            (data, "it is no JSON that can be read")
-            for data in (b"", b"{", b"[" * 9_000, b"\xff\xfe", b"\x80\x04cos\nsystem\n.")
-        ),
+        *((data, "it is empty") for data in (b"", b" \n")),
+        (b'{"a": 1,\n', "it is not JSON, or only a part of it: it cannot be read from line 2, column 1 on"),
+        (b"[" * 9_000, "its values are nested too deeply"),
+        *((data, r"it is not text \(UTF-8\)") for data in (b"\xff\xfe", b"\x80\x04cos\nsystem\n.")),
+        (b"{}", "the run has no records; it is an empty group"),
+        (b"[1, 2]", "it holds a list of 2 values and not a group of named values, as a run is"),
+        (b'{"name": "x", "a": 1, "b": 2, "c": 3}', "the run has no records; it has only name, a, b and 1 more"),
+        (b'{"rounds": 3}', "the run has no records; settings alone are opened by a link"),
         (b"[" * 100_000, "far too many lists"),
-        (b"null", "must be a group"),
-        (b'{"schema": NaN}', "NaN is not a number"),
+        (b"null", r"it holds nothing \(null\) and not a group of named values, as a run is"),
+        (b'{"schema": NaN}', "it holds NaN, which is not a number"),
         (b'{"a": 1e999}', "the run has no records"),
         (b" " * 20_000_001, "20,000,001 bytes; allowed are 20,000,000"),
         (as_file(exported()).replace(b'"weights": [1.0]', b'"weights": [1e999]', 1), "weights must be numbers"),
@@ -133,6 +148,16 @@ def test_what_is_wrong_is_refused_with_its_place(start, change, said):
 def test_what_is_no_run_at_all_is_refused(data, said):
     with pytest.raises(Refused, match=said):
         imports.read(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"{}", b"[" * 100_000, as_file(exported(state=None))])
+def test_every_refusal_of_a_file_says_in_plain_words_what_to_import_instead(data):
+    with pytest.raises(Refused) as refusal:
+        imports.read(data)
+    assert str(refusal.value).endswith(
+        '. Import a file that "Export as JSON" in the list of runs has made, or "Whole run as JSON" under Share, just as it is.'
+    )
+    assert not re.search(r"\b(None|True|False|Traceback|Error|dict|char \d)\b", str(refusal.value))
 
 
 def test_texts_are_freed_of_what_cannot_be_seen():

@@ -29,6 +29,7 @@ from fedviz.runs.manager import RunManager
 from fedviz.runs.run import RunState
 from fedviz.runs.store import RunStore
 from fedviz.runs.visitor import LOCAL
+from tests.runs.test_imports import as_file, exported
 from tests.ui.conftest import until
 
 pytestmark = pytest.mark.browser
@@ -178,6 +179,10 @@ class Visit:
         found = re.search(r"[?&]run=([\w-]+)", self.page.url)
         assert found, self.page.url
         return found[1]
+
+    def forgive_the_address(self) -> None:
+        """On a page with an address of its own Streamlit looks for its server below that first."""
+        self.complaints = [each for each in self.complaints if "status of 404" not in each]
 
     def close(self) -> None:
         assert self.page.get_by_test_id("stException").count() == 0
@@ -422,4 +427,71 @@ def test_a_chart_has_its_height_before_its_code_is_there(server: Server, browser
     heights = visit.page.evaluate("() => Array.from(document.querySelectorAll('.live-chart'), (e) => e.clientHeight)")
     assert min(heights) >= 150
     visit.complaints.clear()  # of the file that was kept from it
+    visit.close()
+
+
+PLACES = """(rows) => rows.map((row) => row.getBoundingClientRect().top + document.querySelector('[data-testid="stMain"]').scrollTop)"""
+IMAGES = as_file(exported(config=SimulationConfig.read({"rounds": 4}).to_dict()))
+IN_SIGHT = """(element) => { const box = element.getBoundingClientRect();
+    return element.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2)); }"""
+
+
+@pytest.fixture(scope="module")
+def imported(server: Server) -> list[str]:
+    """The ids of four runs of images."""
+    with RunManager(RunStore(server.home / "runs.sqlite")) as runs:
+        return [runs.import_run(IMAGES, LOCAL).id for _ in range(4)]
+
+
+def test_ticks_move_no_row_and_compare_brings_the_charts_into_view(
+    server: Server, browser: Browser, imported: list[str]
+) -> None:
+    link = f"{server.url}runs?compare={imported[0]},{imported[1]}&draw_loss_scale=Log"
+    visit = Visit(browser, link, width=390, height=844, scheme="dark")
+    page = visit.page
+    rows, boxes = page.locator('[class*="st-key-run-"]'), page.locator('[class*="st-key-compare-"] label')
+    assert len(visit.drawn("compared-loss")) == 2
+    assert page.evaluate("() => document.querySelector('[data-chart=compared-loss]')._fullLayout.yaxis.type") == "log"
+    visit.press("Clear")
+    expect(page.locator("[data-chart]")).to_have_count(0)
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(0)
+    visit.settle()
+    before = rows.evaluate_all(PLACES)
+    boxes.nth(0).click()
+    expect(page.get_by_text("Tick another one to compare.")).to_be_visible()
+    assert rows.evaluate_all(PLACES) == before
+    boxes.nth(1).click()
+    boxes.nth(3).click()  # while the page is still dealing with the one before
+    expect(page.get_by_role("button", name="Compare 3 runs")).to_be_in_viewport()
+    assert rows.evaluate_all(PLACES) == before
+    page.screenshot(path=ARTIFACTS / "runs-ticked.png")
+    visit.press("Compare 3 runs")
+    assert len(visit.drawn("compared-loss")) == 3
+    expect(page.locator("[data-chart=compared-loss]")).to_be_in_viewport(ratio=1)
+    page.screenshot(path=ARTIFACTS / "runs-compared.png")
+    visit.forgive_the_address()
+    visit.close()
+
+
+def test_what_came_of_an_import_is_in_sight_and_covers_no_button(
+    server: Server, browser: Browser, imported: list[str]
+) -> None:
+    visit = Visit(browser, f"{server.url}runs", width=390, height=844)
+    page = visit.page
+    visit.press("Import")
+    for content, told in ((b"{}", "it is an empty group"), (IMAGES, "The run was imported.")):
+        page.locator("input[type=file]").set_input_files(
+            {"name": "run.json", "mimeType": "application/json", "buffer": content}
+        )
+        alert = page.get_by_test_id("stAlert").filter(has_text=told)
+        expect(alert).to_be_in_viewport(ratio=1)
+        assert alert.evaluate(IN_SIGHT)
+        assert page.get_by_role("button", name="Import", exact=True).evaluate(IN_SIGHT)
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("stAlert")).to_have_count(0)
+    visit.press("Import")
+    expect(page.get_by_text("A run that was exported as JSON")).to_be_visible()
+    visit.settle()
+    expect(page.get_by_test_id("stAlert")).to_have_count(0)  # it was said
+    visit.forgive_the_address()
     visit.close()

@@ -13,7 +13,8 @@ from fedviz.config import SimulationConfig
 from fedviz.runs import export
 from fedviz.runs.manager import RunManager
 from fedviz.runs.visitor import LOCAL, Visitor
-from fedviz.ui import admin, manager, run_list
+from fedviz.ui import admin, manager, run_list, words
+from tests.runs.test_imports import as_file, exported
 from tests.ui.conftest import ROOT, TOKEN, charts, until
 from tests.ui.test_page import button, said, small
 
@@ -115,12 +116,124 @@ def test_up_to_six_runs_are_drawn_over_one_another(runs):
     for run in made[:6]:
         page.checkbox(key=f"compare-{run.id}").set_value(True).run()
     assert not page.exception
+    assert page.checkbox(key=f"compare-{made[6].id}").disabled
+    assert "6 is the most." in [each.value for each in page.caption]
+    button(page, "compare").click().run()
     loss = charts(page)["compared-loss"]
     assert len(loss["data"]) == 6
     assert len({(t["line"]["color"], t["line"]["dash"]) for t in loss["data"]}) == 6
     assert page.checkbox(key=f"compare-{made[6].id}").disabled
     button(page, "clear").click().run()
     assert not any(box.value for box in page.checkbox)
+    assert charts(page) == {}
+    assert not page.query_params
+
+
+def test_ticks_only_collect_until_compare_is_pressed(runs):
+    made = [done(runs, small(seed=seed)) for seed in range(3)]
+    page = open_list()
+    page.checkbox(key=f"compare-{made[0].id}").set_value(True).run()
+    assert button(page, "compare").disabled
+    page.checkbox(key=f"compare-{made[2].id}").set_value(True).run()
+    assert charts(page) == {}
+    assert page.query_params["ticked"] == f"{made[0].id},{made[2].id}"
+    assert button(page, "compare").label == "Compare 2 runs"
+    button(page, "compare").click().run()
+    assert len(charts(page)["compared-loss"]["data"]) == 2
+    assert button(page, "compare").disabled  # they are shown
+    page.checkbox(key=f"compare-{made[1].id}").set_value(True).run()
+    assert len(charts(page)["compared-loss"]["data"]) == 2
+    assert not button(page, "compare").disabled
+    for run in made:
+        page.checkbox(key=f"compare-{run.id}").set_value(False).run()
+    assert len(charts(page)["compared-loss"]["data"]) == 2
+    assert page.query_params["ticked"] == ""
+
+
+def test_two_ticks_in_one_message_both_count_and_a_seventh_is_told(runs):
+    """A browser sends two fast ticks as one."""
+    made = [done(runs, small(seed=seed)) for seed in range(7)]
+    page = open_list()
+    for run in made[:2]:
+        page.checkbox(key=f"compare-{run.id}").set_value(True)
+    page.run()
+    assert button(page, "compare").label == "Compare 2 runs"
+    for run in made[2:]:
+        page.checkbox(key=f"compare-{run.id}").set_value(True)
+    page.run()
+    assert "6 is the most: untick 1." in [each.value for each in page.caption]
+    assert button(page, "compare").disabled
+
+
+def test_ticks_of_a_browser_that_has_not_heard_of_the_new_address_count(runs, double_clicks):
+    """What it sends meanwhile has the old address."""
+    first, second = done(runs, small(seed=1)), done(runs, small(seed=2))
+    page = open_list(search="seed 1")
+    page.checkbox(key=f"compare-{first.id}").set_value(True).run()
+    page.text_input(key="search").set_value("seed 2").run()
+    del page.query_params["ticked"]
+    page.checkbox(key=f"compare-{second.id}").set_value(True).run()
+    assert button(page, "compare").label == "Compare 2 runs"
+    button(page, "compare").click().run()
+    del page.query_params["compare"]
+    assert len(charts(page.run())["compared-loss"]["data"]) == 2
+
+
+def test_an_address_that_the_browser_did_not_get_is_written_again(runs, double_clicks, monkeypatch):
+    """Streamlit ends a page where it tells the browser anything, if the next message is there."""
+    run = done(runs, small())
+    page = open_list()
+    with monkeypatch.context() as lost:
+        lost.setattr(run_list, "_write_address", lambda ticked, compared: None)
+        page.checkbox(key=f"compare-{run.id}").set_value(True).run()
+    assert "ticked" not in page.query_params
+    page.run()
+    assert page.query_params["ticked"] == run.id
+
+
+def test_a_link_to_a_comparison_ticks_its_runs_and_back_unticks_them(runs):
+    first, second = done(runs, small(seed=1)), done(runs, small(seed=2))
+    page = open_list(compare=f"{first.id},{second.id}")
+    assert [box.value for box in page.checkbox] == [True, True]
+    page.query_params["ticked"] = first.id
+    del page.query_params["compare"]
+    page.run()
+    assert [box.value for box in page.checkbox] == [False, True]
+    assert charts(page) == {}
+
+
+def test_a_link_to_a_comparison_shows_it_to_who_has_no_runs(hosted):
+    alice = Visitor.of_secret("a" * 43)
+    made = [done(hosted, small(seed=seed), alice) for seed in (1, 2)]
+    page = open_list(compare=",".join(run.id for run in made))
+    assert listed(page) == []
+    assert len(charts(page)["compared-loss"]["data"]) == 2
+
+
+def test_a_deleted_run_leaves_the_comparison_also_where_it_is_kept_for_one_that_continues_it(runs):
+    made = [done(runs, small(seed=seed)) for seed in (1, 2)]
+    runs.fork(made[0].id, 3, small(seed=1, algorithm={"name": "scaffold"}), visitor=LOCAL)
+    page = open_list(compare=",".join(run.id for run in made))
+    button(open_menu(page, made[0].id), f"delete-{made[0].id}").click().run()
+    button(page, "delete_now").click().run()
+    assert not page.exception
+    assert runs.get(made[0].id) is not None
+    assert len(charts(page)["compared-loss"]["data"]) == 1
+
+
+def test_the_compared_loss_has_a_log_scale_that_stands_in_the_address(runs):
+    config = SimulationConfig.read({"rounds": 4}).to_dict()  # of images; an objective chooses its scale itself
+    made = [runs.import_run(as_file(exported(config=config)), LOCAL) for _ in range(2)]
+    link = ",".join(run.id for run in made)
+
+    def scale(page: AppTest) -> str | None:
+        return charts(page)["compared-loss"]["layout"]["yaxis"].get("type")
+
+    page = open_list(compare=link)
+    assert scale(page) is None
+    page.segmented_control(key="draw_loss_scale").set_value("log").run()
+    assert scale(page) == "log"
+    assert page.query_params["draw_loss_scale"] == "Log"
 
 
 def test_runs_of_one_name_are_told_apart_in_the_charts_by_what_differs(runs):
@@ -133,6 +246,7 @@ def test_runs_of_one_name_are_told_apart_in_the_charts_by_what_differs(runs):
     page = open_list(order="Oldest first")
     for run in made:
         page.checkbox(key=f"compare-{run.id}").set_value(True).run()
+    button(page, "compare").click().run()
     first, second, third = dict.fromkeys(trace["name"] for trace in charts(page)["compared-loss"]["data"])
     assert first.endswith(f"· client rate {made[0].config.client_lr:g} · seed 1")
     assert second.endswith("· client rate 0.002 · seed 2")
@@ -161,13 +275,17 @@ def test_runs_chosen_to_be_compared_stay_so_while_one_searches_for_another_and_i
     page.checkbox(key=f"compare-{first.id}").set_value(True).run()
     page.text_input(key="search").set_value("seed 2").run()
     page.checkbox(key=f"compare-{second.id}").set_value(True).run()
+    button(page, "compare").click().run()
+    assert len(charts(page)["compared-loss"]["data"]) == 2
+    page.text_input(key="search").set_value("nothing of the kind").run()
     assert len(charts(page)["compared-loss"]["data"]) == 2
     linked = open_list(compare=f"{second.id},{first.id},nobody,,{second.id}")
     assert len(charts(linked)["compared-loss"]["data"]) == 2
     assert [box.value for box in linked.checkbox] == [True, True]
     linked.checkbox(key=f"compare-{first.id}").set_value(False).run()
-    assert len(charts(linked)["compared-loss"]["data"]) == 1
-    assert linked.query_params["compare"] == second.id
+    assert linked.query_params["ticked"] == second.id
+    alone = open_list(compare=second.id)
+    assert len(charts(alone)["compared-loss"]["data"]) == 1
 
 
 def test_an_exported_run_comes_back_the_same(runs):
@@ -176,6 +294,7 @@ def test_an_exported_run_comes_back_the_same(runs):
     page = open_list()
     page.file_uploader(key="import-0").upload("run.json", text.encode(), "application/json").run()
     assert not page.exception
+    assert [each.value for each in page.success] == ["The run was imported."]
     newest = next(each for each in runs.runs(LOCAL) if each.id != run.id)
     again = runs.get(newest.id)
     assert again.records.dicts() == run.records.dicts()
@@ -190,6 +309,21 @@ def test_what_is_no_run_is_refused_in_words(runs, content):
     assert not page.exception
     assert len(page.error) == 1
     assert runs.runs(LOCAL) == []
+
+
+def test_what_came_of_an_import_is_said_where_the_file_was_chosen_and_by_its_name(runs):
+    page = open_list()
+    page.file_uploader(key="import-0").upload("a*b*.json", b"null", "application/json").run()
+    [popover] = page.get("popover")
+    [error] = popover.get("error")
+    assert error.value.startswith(words.plain("a*b*.json was not imported. The file is not a run"))
+    file = as_file(exported(title="From *elsewhere*"))
+    page.file_uploader(key="import-1").upload("run.json", file, "application/json").run()
+    assert not page.error
+    assert not page.toast
+    popover = page.get("popover")[0]
+    assert [each.value for each in popover.get("success")] == ["The run was imported."]
+    assert words.plain("From *elsewhere*") in popover.get("page_link")[0].proto.label
 
 
 def test_others_see_what_is_published_and_cannot_change_it(hosted):

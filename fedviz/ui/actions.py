@@ -15,37 +15,33 @@ from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
 from fedviz.ui import controls, words
 from fedviz.ui.manager import run_manager
-from fedviz.ui.session import NOWHERE, Session, session
+from fedviz.ui.session import Session, session, went_back, whole
 from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
 DOUBLE_CLICK = 0.3  # seconds between the two clicks of a double one
-HEARD = 5.0  # seconds after which a browser has surely heard of a new address; on a page with a live run its ticks tell
+HEARD = 5.0  # seconds after which a browser has surely heard of a new address
 LINKS = ("preset", "config")  # of links that open settings
 PACES = {"2": 2.0, "10": 10.0, "50": 50.0, "max": None}  # rounds a second; None: as fast as it goes
 
 
 def run_id() -> str | None:
     """The run in the address: where this session has just moved, also for what the browser sent before it heard of that."""
-    before, after, moved = session().moved
-    if st.query_params.get(RUN) == before != after and time.monotonic() - moved < HEARD:
-        _write_address(after)
-    return st.query_params.get(RUN)
+    own, told = session(), st.query_params.get(RUN)
+    if went_back():
+        own.left.clear()
+    elif told != own.at and time.monotonic() - own.left.get(told, -math.inf) < HEARD:
+        _write_address(own.at)
+        return own.at
+    return told
 
 
-def heard() -> None:
-    """A tick of a live page has come: where it knows the new address, what the browser says counts again, Back for one."""
-    own = session()
-    if (
-        st.query_params.get(RUN) == own.moved[1] and time.monotonic() - own.moved[2] > 1.0
-    ):  # not in the page that says it
-        own.moved = NOWHERE
-
-
-def _move(run_id: str | None) -> None:
-    """Show another run, or the page as it is without one."""
-    session().moved = (st.query_params.get(RUN), run_id, time.monotonic())
-    _write_address(run_id)
+def _leave(shown: str | None, run_id: str | None, own: Session) -> None:
+    """From the run that is shown to another; None: the page without one. The address is still to be written."""
+    if shown != run_id:
+        own.left[shown] = time.monotonic()
+    own.left.pop(run_id, None)
+    own.at = run_id
 
 
 def _write_address(run_id: str | None) -> None:
@@ -69,6 +65,7 @@ def run_before(run: Run) -> Run | None:
     return run_or_none(before) if started == run.id else None
 
 
+@whole
 def start(*, again: bool = False) -> None:
     """Submit what the form says, and put the new run into the address. The run shown until now stays on the charts, faint.
 
@@ -97,9 +94,11 @@ def start(*, again: bool = False) -> None:
             own.refused = words.reason(refusal)
             return
         own.loaded = run.id  # the controls say what it has
-        _show_own(run, before, shown, own)
+        _keep_own(run, before, shown, own)
+    _write_address(run.id)
 
 
+@whole
 def fork(round: int) -> None:
     """Continue the run on the page from a round, with what the form says, as a run of its own."""
     own, manager, me, shown, form = session(), run_manager(), visitor(), run_id(), controls.read()
@@ -114,30 +113,34 @@ def fork(round: int) -> None:
             own.refused = words.reason(refusal)
             return
         own.loaded = None  # a fork has nothing to compare with: the controls are to say so
-        _show_own(run, parent, shown, own)
-
-
-def _show_own(run: Run, before: Run | None, shown: str | None, own: Session) -> None:
-    """Put a run that was just started into the address."""
-    own.before = (run.id, before.id) if before is not None else None
-    own.started.append(run.id)
-    own.moved = (shown, run.id, time.monotonic())
+        _keep_own(run, parent, shown, own)
     _write_address(run.id)
 
 
+def _keep_own(run: Run, before: Run | None, shown: str | None, own: Session) -> None:
+    """A run was just started here."""
+    own.before = (run.id, before.id) if before is not None else None
+    own.started.append(run.id)
+    _leave(shown, run.id, own)
+
+
+@whole
 def open_offered() -> None:
     """Show the run that was offered in place of a new one."""
-    offered, session().offered = session().offered, None
-    if offered:
-        open_run(offered)
+    own = session()
+    if own.offered:
+        open_run(own.offered)
+    own.offered = None
 
 
+@whole
 def run_again() -> None:
     """Start a run although there is the very same already."""
     forget_offer()
     start(again=True)
 
 
+@whole
 def forget_offer() -> None:
     """Offer nothing any more."""
     session().offered = None
@@ -145,14 +148,19 @@ def forget_offer() -> None:
 
 def open_run(run_id: str) -> None:
     """Show an earlier run, as its link does."""
-    _move(run_id)
+    own, shown = session(), st.query_params.get(RUN)
+    _leave(shown, run_id, own)
+    _write_address(run_id)
 
 
+@whole
 def start_page() -> None:
     """Back to the page as it is without a run: the recorded one, and the controls as they were for it."""
-    session().loaded = session().refused = None
-    _move(None)
+    own, shown = session(), st.query_params.get(RUN)
+    own.loaded = own.refused = None
     controls.reset()
+    _leave(shown, None, own)
+    _write_address(None)
 
 
 def differs(form: controls.Form, run: Run) -> bool:
@@ -160,6 +168,7 @@ def differs(form: controls.Form, run: Run) -> bool:
     return (form.config, form.reference) != (run.config, run.reference.config if run.reference else None)
 
 
+@whole
 def pause() -> None:
     """Stand still after the round in flight."""
     with _click("pause", session()) as second:
@@ -167,6 +176,7 @@ def pause() -> None:
             _tell("pause", run_id())
 
 
+@whole
 def resume() -> None:
     """Go on: a run that stands still, and one that ended early and left a checkpoint."""
     with _click("pause", session()) as second:
@@ -174,19 +184,23 @@ def resume() -> None:
             _tell("resume", run_id())
 
 
+@whole
 def step() -> None:
     _tell("step", run_id())
 
 
+@whole
 def stop() -> None:
     _tell("stop", run_id())
 
 
+@whole
 def stop_run(run_id: str) -> None:
     """Stop any run, for admins."""
     _tell("stop", run_id)
 
 
+@whole
 def set_pace() -> None:
     """The pace is the run's, not the visitor's: all tabs on one run show the same."""
     chosen = st.session_state.pace
@@ -200,10 +214,8 @@ def _click(button: str, own: Session) -> Iterator[bool]:
 
     Counted from when the first was dealt with: the second waits for that.
     """
-    try:
-        yield time.monotonic() - own.dealt.get(button, -math.inf) < DOUBLE_CLICK
-    finally:
-        own.dealt[button] = time.monotonic()
+    yield time.monotonic() - own.dealt.get(button, -math.inf) < DOUBLE_CLICK
+    own.dealt[button] = time.monotonic()  # not where it was ended before it was dealt with, see `whole`
 
 
 def _tell(what: str, run_id: str | None, *values: object) -> None:

@@ -131,7 +131,6 @@ def _tick(scene: Scene, stage: Stage) -> None:
     """Write what a round changes. Streamlit takes 0.2 ms and more for each element written, so it is not the page once more."""
     run = scene.run
     assert run is not None  # else there is no timer
-    actions.heard()
     if run.live:
         run_manager().watch(run.id)
     now = Now.of(scene)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from fedviz.ui import actions
+from fedviz.ui.session import session
 
 
 def to_runs() -> None:
@@ -26,6 +27,7 @@ def to_reference() -> None:
 
 def back() -> None:
     """To the simulation, and to the run that was on it."""
+    session().left.clear()  # who is on another page knows where they are
     run_id = st.session_state.get("last_shown")
     st.page_link(
         "pages/simulate.py",

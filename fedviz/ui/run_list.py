@@ -21,7 +21,7 @@ from fedviz.ui import actions, charts, pages, settings, words
 from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
-from fedviz.ui.session import session
+from fedviz.ui.session import session, went_back, whole
 from fedviz.ui.shown import Shown
 from fedviz.ui.uploads import taken_up
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
@@ -109,10 +109,12 @@ def name(run: Run) -> str:
     return run.title or words.title(run.config)
 
 
+@whole
 def _show_more() -> None:
     st.session_state.runs_shown += PAGE
 
 
+@whole
 def _look_further_back() -> None:
     st.session_state.runs_loaded += LOADED
 
@@ -258,7 +260,12 @@ def _menu(run: Run, owned: bool) -> None:
             _really_delete(run)
 
 
-@st.dialog("Delete this run for good?", icon=":material/delete:", on_dismiss=lambda: _forget_deletion())
+@whole
+def _forget_deletion() -> None:
+    st.session_state.deleting = None
+
+
+@st.dialog("Delete this run for good?", icon=":material/delete:", on_dismiss=_forget_deletion)
 def _really_delete(run: Run) -> None:
     if st.session_state.get("deleting") is None:
         st.rerun()
@@ -268,19 +275,18 @@ def _really_delete(run: Run) -> None:
         st.button("Keep it", key="keep", on_click=_forget_deletion)
 
 
-def _forget_deletion() -> None:
-    st.session_state.deleting = None
-
-
+@whole
 def _delete(run_id: str) -> None:
-    _try(lambda: run_manager().delete(run_id, visitor()))
     _forget_deletion()
+    _try(lambda: run_manager().delete(run_id, visitor()))
 
 
+@whole
 def _rename(run_id: str) -> None:
     _try(lambda: run_manager().rename(run_id, st.session_state[f"name-{run_id}"], visitor()))
 
 
+@whole
 def _publish(run_id: str) -> None:
     _try(lambda: run_manager().publish(run_id, st.session_state[f"publish-{run_id}"], visitor()))
 
@@ -331,6 +337,7 @@ def _import() -> None:
             pages.to_run(run.id, f"Open {words.plain(name(run))}")
 
 
+@whole
 def _forget_import() -> None:
     """The popover was opened or closed."""
     own = session()
@@ -363,7 +370,9 @@ def _chosen(rows: Sequence[Run], known: Mapping[str, Run]) -> Chosen:
     """
     own = session()
     told = _told(known)
-    if told != (own.ticked, own.compared) and time.monotonic() - own.chosen > actions.HEARD:  # a link, or Back
+    if told != (own.ticked, own.compared) and (
+        went_back() or time.monotonic() - own.chosen > actions.HEARD
+    ):  # or a link
         own.ticked, own.compared = told
         own.boxes_lag = True
     if own.pressed == "clear":
@@ -433,6 +442,7 @@ def _selection(chosen: Chosen) -> None:
         st.caption(f"{MOST} is the most." if count == MOST else f"{MOST} is the most: untick {count - MOST}.")
 
 
+@whole
 def _press(button: str) -> None:
     session().pressed = button
 

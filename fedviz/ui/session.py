@@ -1,17 +1,22 @@
 """What a session remembers of what its visitor did.
 
-One plain object, fetched before a callback does anything: every access to `st.session_state` ends the callback there and then if
-another message of the browser is waiting (a second click, the tick of a live chart), and what it has done would be half forgotten.
+One plain object, fetched before a callback does anything: every access to `st.session_state` or the address ends a callback there
+and then if another message of the browser is waiting (a second click, the tick of a live chart), and what it has done would be half
+forgotten. Callbacks are `whole`: one that was ended before it did anything is done again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import ParamSpec
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import RerunException, get_script_run_ctx
 
-NOWHERE = (None, None, -math.inf)
+P = ParamSpec("P")
 
 
 @dataclass
@@ -23,7 +28,8 @@ class Session:
     loaded: str | None = None  # the run whose settings the controls were set to
     started: list[str] = field(default_factory=list)  # the runs that were started here
     before: tuple[str, str] | None = None  # a run that was started here, and the one that was on the page until then
-    moved: tuple[str | None, str | None, float] = NOWHERE  # from which run, to which, and when
+    at: str | None = None  # the run to which the last action has moved; None: to the page without one
+    left: dict[str | None, float] = field(default_factory=dict)  # those from which actions have moved, and when
     dealt: dict[str, float] = field(default_factory=dict)  # when the last click on each button was dealt with
     said: str | None = None  # what the page of runs has refused
     imports: int = 0  # files that were taken up
@@ -40,3 +46,27 @@ def session() -> Session:
     """Of the visitor whose page is being made, or whose click is being dealt with."""
     remembered: Session = st.session_state.setdefault("session", Session())
     return remembered
+
+
+def whole(act: Callable[P, object]) -> Callable[P, None]:
+    """A callback that is done although other messages wait. It reads first and acts then, so that it can be done again until it acts."""
+
+    @wraps(act)
+    def dealt_with(*args: P.args, **keywords: P.kwargs) -> None:
+        waiting: RerunException | None = None
+        for _ in range(10):
+            try:
+                act(*args, **keywords)
+                break
+            except RerunException as message:
+                waiting = message
+        if waiting is not None:
+            raise waiting  # Streamlit puts it back: it is dealt with next
+
+    return dealt_with
+
+
+def went_back() -> bool:
+    """Whether Back or Forward of the browser has led here: then it knows where it is."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation

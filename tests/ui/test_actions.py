@@ -7,11 +7,12 @@ import pytest
 from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
+from fedviz.runs import RunState
 from fedviz.runs.store import StoreError
 from fedviz.runs.visitor import LOCAL
 from fedviz.ui import actions, controls, share
 from tests.ui.conftest import until
-from tests.ui.test_page import draft_of, small
+from tests.ui.test_page import draft_of, open_with, small
 
 
 def test_a_run_that_cannot_be_read_is_as_good_as_none(monkeypatch):
@@ -123,21 +124,71 @@ def test_what_a_browser_sends_before_it_heard_of_another_run_is_about_that_run(r
     assert not page.query_params
 
 
-def test_one_can_go_back_as_soon_as_a_live_page_knows_its_address(runs, open_page, double_clicks, monkeypatch):
-    page = open_page()
-    page.session_state["pace"] = "2"
+@pytest.mark.parametrize("ended", [False, True])
+def test_back_is_no_message_from_before(runs, open_page, double_clicks, monkeypatch, ended):
+    page = open_with(open_page, small(rounds=8 if ended else 20_000))
+    page.session_state["pace"] = "max" if ended else "2"
     page.button(key="run").click().run()
     started = page.query_params["run"]
+    until(lambda: not (ended and runs.get(started).live))
     page.query_params.clear()
     page.run()
     assert page.query_params["run"] == started  # sent before the browser knew
-    own = page.session_state["session"]
-    own.moved = (*own.moved[:2], own.moved[2] - 1.5)
-    page.run()  # a tick
     page.query_params.clear()
+    monkeypatch.setattr(actions, "went_back", lambda: True)
+    page.run()
+    assert not page.query_params
+    monkeypatch.setattr(actions, "went_back", lambda: False)
     page.run()
     assert not page.query_params
     runs.stop(started, LOCAL)
+
+
+def test_several_messages_may_come_from_before(runs, open_page, double_clicks):
+    page = open_with(open_page, small(rounds=20_000))
+    page.session_state["pace"] = "2"
+    started = []
+    for rounds in (20_000, 19_999):
+        page.query_params.clear()
+        page.session_state["draft"] = draft_of(small(rounds=rounds))
+        page.run()
+        page.query_params.clear()
+        page.button(key="run").click().run()
+        started.append(page.query_params["run"])
+    for old in ({}, {"run": started[0]}):
+        page.query_params.clear()
+        page.query_params.update(old)
+        page.run()
+        assert page.query_params["run"] == started[1] != started[0]
+    runs.stop(started[1], LOCAL)
+
+
+@pytest.mark.parametrize("key", ["run", "pause", "stop", "start_page"])
+def test_a_click_is_dealt_with_although_another_message_waits_already(runs, open_page, monkeypatch, double_clicks, key):
+    page = open_with(open_page, small(rounds=20_000))
+    page.session_state["pace"] = "2"
+    if key != "run":
+        page.button(key="run").click().run()
+    before = dict(page.query_params)
+    name = "run_manager" if key != "start_page" else "session"
+    usual, interrupted = getattr(actions, name), []
+
+    def interrupt(*args):
+        if not interrupted:
+            interrupted.append(True)
+            get_script_run_ctx().script_requests.request_rerun(RerunData(query_string=urlencode(before)))
+        return usual(*args)
+
+    monkeypatch.setattr(actions, name, interrupt)
+    page.button(key=key).click().run()
+    assert interrupted
+    assert not page.exception
+    (run,) = runs.runs(LOCAL)
+    assert page.query_params == ({} if key == "start_page" else {"run": run.id})
+    if key == "pause":
+        until(lambda: run.state is RunState.PAUSED)
+    assert run.live == (key != "stop")
+    runs.stop(run.id, LOCAL)
 
 
 def test_steps_may_follow_one_another_as_fast_as_one_can_click(monkeypatch):

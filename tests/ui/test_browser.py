@@ -5,6 +5,7 @@ Chromium is that of FEDVIZ_CHROMIUM, else one on the path, else Playwright's own
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -397,6 +399,27 @@ def test_the_embedded_page_has_charts_and_no_controls(server: Server, browser: B
     recorded = Visit(browser, f"{server.url}?embed=true")
     recorded.state("recorded")
     recorded.close()
+
+
+def test_back_right_after_run_leads_back(server: Server, browser: Browser) -> None:
+    visit = Visit(browser, f"{server.url}?config={quote(json.dumps({'rounds': 5_000, 'seed': 88}))}")
+    page = visit.page
+    page.get_by_role("radio", name="2/s").click()
+    visit.press("Run")
+    page.wait_for_url("**run=*")
+    page.go_back()
+    expect(page.locator(".stMarkdownBadge").filter(has_text="recorded").first).to_be_visible(timeout=60_000)
+    time.sleep(2)
+    assert "run=" not in page.url
+    page.go_forward()
+    visit.state("running")
+    visit.press("Stop")
+    visit.state("stopped")
+    page.get_by_role("button", name="Start page").click()
+    page.wait_for_url(lambda url: "run=" not in url)
+    page.go_back()
+    visit.state("stopped")
+    visit.close()
 
 
 def test_charts_stay_where_they_are_when_run_is_pressed(server: Server, browser: Browser) -> None:

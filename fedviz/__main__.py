@@ -508,7 +508,7 @@ _EVALUATION = {
 }
 _DECOMPOSITION = {
     "participation": "error: who took part",
-    "noise": "error: minibatch noise",
+    "noise": "error: gradient noise",
     "bias": "error: who was available",
     "drift": "error: drift",
     "interaction": "error: interaction",

@@ -43,7 +43,7 @@ SYMBOLS: dict[str, str] = {
     "w": "the server's model",
     "u": "a client's model during its local steps",
     "f_i": "what client i minimises",
-    "g_i": "its minibatch gradient in a local step, ḡ_i their mean over the round",
+    "g_i": "its gradient in a local step, noisy as a rule; ḡ_i their mean over the round",
     "Δ_i": "what client i brings, its mean local step",
     "v": "the server's direction, w ← w − η_s η_c τ v unless said otherwise",
     "y_i, y_k": "what the server remembers of a client or of a cluster",

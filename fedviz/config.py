@@ -50,7 +50,7 @@ class ProbeParameters(Parameters):
         2,
         label="Repetitions",
         symbol="J",
-        help="How often each probed client repeats its pass with fresh minibatches.",
+        help="How often each probed client repeats its pass with fresh gradient noise.",
         ge=2,
         le=16,
     )

@@ -7,6 +7,7 @@
 const NARROW = 640; // px, below which side panels are left out
 const ROOM = 1 / 18; // beyond the lowest and the highest in view, as a share of what is between them: plotly's own
 const FLAT = { linear: 1e-3, log: 0.02 }; // what is flatter, as a share of its height or in powers of ten, is not blown up further
+const PERCENT = "\u00a0%"; // no line ends between a number and its sign
 const charts = (window.__fedvizCharts ??= new Set());
 const here = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
 
@@ -391,7 +392,7 @@ export function fit(data, layout, zoomed) {
       const longest = Math.max(0, ...axis.ticktext.map((text) => text.length));
       layout.margin.l += 7 * Math.max(0, longest - 8);
     }
-    else if (axis.tickformat?.endsWith("%")) axis.tickformat = `.${Math.min(4, Math.max(0, Math.ceil(-2 - Math.log10(span / 6))))}%`;
+    else if (axis.tickformat?.endsWith("%")) Object.assign(axis, { tickmode: "array", ...percentTicks(low, high, axis.nticks) });
     else if (name.startsWith("x") && span < 8) axis.dtick = 1; // there is no round 0.5
   }
 }
@@ -451,6 +452,13 @@ export function logTicks(from, to, most) {
   return { tickvals: ticks, ticktext: ticks.map(tickName) };
 }
 
+/* The same on an axis of shares, named as everywhere else. */
+export function percentTicks(low, high, most) {
+  const ticks = evenly(low, high, most);
+  const name = (share) => (100 * share).toLocaleString("en", { maximumSignificantDigits: 12 }) + PERCENT;
+  return { tickvals: ticks, ticktext: ticks.map(name) };
+}
+
 /* Whole multiples of 1, 2 or 5 times a power of ten. */
 function evenly(low, high, most) {
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
@@ -472,7 +480,7 @@ function valueAt(trace, round) {
   if (!found) return "–";
   const { index, x, value } = found;
   if (trace.text) return trace.text[index];
-  if (trace.meta.unit === "percent") return `${number(100 * value)} %`;
+  if (trace.meta.unit === "percent") return `${number(100 * value)}${PERCENT}`;
   if (trace.meta.unit !== "estimate") return number(value);
   return `${number(value)} ± ${number(unpack(trace.error_y.array)[index])} (round ${x.toLocaleString("en")})`;
 }

@@ -1,6 +1,7 @@
 """The catalogue leaves nothing out: what is registered is in it, with every parameter, on the command line and on the page."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -183,7 +184,10 @@ def test_the_page_shows_every_entry_and_every_parameter(tmp_path: Path, monkeypa
     page = AppTest.from_file("../app.py", default_timeout=30).switch_page("pages/reference.py").run()
     assert not page.exception
     assert [tab.label for tab in page.tabs] == list(KINDS.values())
-    legend = "\n".join(element.value for element in page.caption).replace("\\", "")
+    legend = "\n".join(element.value for element in page.markdown)
+    for latex, letters in ((r"\eta", "η"), (r"\Delta", "Δ"), (r"\bar g", "ḡ"), (r"\mathrm", "")):
+        legend = legend.replace(latex, letters)
+    legend = re.sub(r"[${}\\]", "", legend)
     for symbol, meaning in SYMBOLS.items():
         assert f"{symbol}: {meaning}" in legend
     for tab, entries in zip(page.tabs, catalogue().values(), strict=True):

@@ -200,11 +200,11 @@ def test_numbers_have_three_significant_digits(value, text):
 def test_settings_are_written_without_zeros_at_the_end():
     texts = [style.number(value, trim=True) for value in (0.3, 20, 1500.0, -2.5, 0.0004, 1_000_000)]
     assert texts == ["0.3", "20", "1,500", "−2.5", "4×10⁻⁴", "1×10⁶"]
-    assert style.percent(0.05, trim=True) == "5 %"
+    assert style.percent(0.05, trim=True) == "5\u00a0%"
 
 
 def test_shares_are_written_in_percent():
-    assert style.percent(0.8056) == "80.6 %"
+    assert style.percent(0.8056) == "80.6\u00a0%"
 
 
 # --- loss and accuracy ----------------------------------------------------------------------------------------------
@@ -273,8 +273,8 @@ def test_accuracy_is_drawn_as_recorded_and_written_in_percent():
     )
     [trace] = figure.spec["data"]
     assert numbers(trace["y"]) == pytest.approx([0.25, 0.806])
-    assert trace["meta"]["now"] == "80.6 %"
-    assert "80.6 % at round 1" in figure.alt
+    assert trace["meta"]["now"] == "80.6\u00a0%"
+    assert "80.6\u00a0% at round 1" in figure.alt
 
 
 def analytic(objectives, distances):
@@ -481,8 +481,11 @@ def test_columns_that_are_absent_altogether_are_left_out():
     bare = {k: v for k, v in parts().items() if k in ("participation", "noise", "drift", "total", "mode")}
     run = probed(bare)
     names = [t["name"] for t in figures.decomposition(run).spec["data"]]
-    assert names == ["who took part", "minibatch noise", "client drift", "total"]
-    assert figures.reading(run) == "At round 1: 25 % who took part · 12 % minibatch noise · 62 % client drift."
+    assert names == ["who took part", "gradient noise", "client drift", "total"]
+    assert (
+        figures.reading(run)
+        == "At round 1: 25\u00a0% who took part · 12\u00a0% gradient noise · 62\u00a0% client drift."
+    )
     assert not figures.heterogeneity(run).spec["data"]
     assert figures.windows(run) is None
 
@@ -535,8 +538,14 @@ def test_reading_gives_the_shares_of_the_latest_probe_or_of_that_at_the_cursor()
         parts(participation=12.0, noise=3.0, drift=85.0, perpendicular=None),
         parts(participation=1.0, noise=1.0, drift=2.0, perpendicular=None),
     )
-    assert figures.reading(run) == "At round 2: 25 % who took part · 25 % minibatch noise · 50 % client drift."
-    assert figures.reading(run, 1) == "At round 1: 12 % who took part · 3 % minibatch noise · 85 % client drift."
+    assert (
+        figures.reading(run)
+        == "At round 2: 25\u00a0% who took part · 25\u00a0% gradient noise · 50\u00a0% client drift."
+    )
+    assert (
+        figures.reading(run, 1)
+        == "At round 1: 12\u00a0% who took part · 3\u00a0% gradient noise · 85\u00a0% client drift."
+    )
 
 
 def test_reading_names_the_bias_only_where_there_is_one_and_counts_negatives_as_zero():
@@ -546,12 +555,12 @@ def test_reading_names_the_bias_only_where_there_is_one_and_counts_negatives_as_
         return figures.reading(probed(biased, **more))
 
     assert said() == (
-        "At round 1: 25 % who took part · 25 % who was available · 0 % minibatch noise · 50 % client drift."
+        "At round 1: 25\u00a0% who took part · 25\u00a0% who was available · 0\u00a0% gradient noise · 50\u00a0% client drift."
     )
     duty = np.ones((10, 4), dtype=bool)
-    assert "25 % which group was on duty" in said(available=duty)
-    assert "25 % old memories" in said(algorithm="mifa")
-    assert "25 % who was on duty and old memories" in said(algorithm="mifa", available=duty)
+    assert "25\u00a0% which group was on duty" in said(available=duty)
+    assert "25\u00a0% old memories" in said(algorithm="mifa")
+    assert "25\u00a0% who was on duty and old memories" in said(algorithm="mifa", available=duty)
 
 
 def against(mine, theirs, **more):
@@ -562,9 +571,7 @@ def against(mine, theirs, **more):
 def test_reading_leads_with_the_comparison_and_gives_the_shares_that_are_drawn():
     """Of 99.4, 99 are drift, 0.3 who took part and 0.1 noise: what the chart shows is what the sentence says."""
     mine = parts(participation=0.3, noise=0.1, drift=99.0, total=99.4, shrinkage=0.04, perpendicular=0.1)
-    shares = (
-        "<1 % who took part · <1 % minibatch noise · >99 % client drift (mostly a step much shorter than the gradient)."
-    )
+    shares = "<1\u00a0% who took part · <1\u00a0% gradient noise · >99\u00a0% client drift (mostly a step much shorter than the gradient)."
     assert against([mine], [parts(participation=6.0)]) == (
         "At round 1: who took part adds 0.300 to FedVARP's error, 20.0 times less than to FedAvg's (6.00). FedVARP's error is "
         + shares
@@ -576,10 +583,10 @@ def test_a_larger_rate_is_said_to_undo_the_drift_only_where_the_step_points_alon
     """A step of the best length is off by 1 - cosine^2 of the gradient's square: by 10 % with 0.95, by 91 % with 0.3."""
     short = {"participation": 0.3, "noise": 0.1, "drift": 99.0, "shrinkage": 0.04, "perpendicular": 0.1}
     assert figures.reading(probed(parts(**short, cosine=0.95))).endswith(
-        "99 % client drift (mostly a step much shorter than the gradient, which a larger rate would undo)."
+        "99\u00a0% client drift (mostly a step much shorter than the gradient, which a larger rate would undo)."
     )
     assert figures.reading(probed(parts(**short, cosine=0.3))).endswith(
-        "99 % client drift (mostly a step much shorter than the gradient)."
+        "99\u00a0% client drift (mostly a step much shorter than the gradient)."
     )
 
 
@@ -604,8 +611,8 @@ def test_reading_says_when_the_round_looked_at_was_not_measured():
     ("mine", "theirs", "words"),
     [
         (5.0, 0.5, "adds 5.00 to FedVARP's error, 10.0 times as much as to FedAvg's (0.500)"),
-        (1.2, 1.0, "adds 1.20 to FedVARP's error, 20.0 % more than to FedAvg's (1.00)"),
-        (0.75, 1.0, "adds 0.750 to FedVARP's error, 25.0 % less than to FedAvg's (1.00)"),
+        (1.2, 1.0, "adds 1.20 to FedVARP's error, 20.0\u00a0% more than to FedAvg's (1.00)"),
+        (0.75, 1.0, "adds 0.750 to FedVARP's error, 25.0\u00a0% less than to FedAvg's (1.00)"),
         (1.02, 1.0, "adds 1.02 to FedVARP's error, about the same as to FedAvg's (1.00)"),
         (1.0, 1.0, "adds 1.00 to FedVARP's error, and as much to FedAvg's"),
         (0.0, 1.0, "adds nothing to FedVARP's error, and 1.00 to FedAvg's"),
@@ -642,8 +649,8 @@ def test_the_relative_comparison_says_that_each_is_measured_against_its_own_step
     reference = probed(parts(direction_norm_sq=2.0), name="FedAvg", role="reference")
     assert figures.reading(probed(parts()), relative=True, reference=reference) == (
         "At round 1: measured against each run's own step, who took part adds 0.500 to FedVARP's error, 4.00 times less than to "
-        "FedAvg's (2.00). FedVARP's error is 50 % who took part · 25 % minibatch noise · 25 % drift across the gradient; together 1.00 "
-        "of the step's squared length."
+        "FedAvg's (2.00). FedVARP's error is 50\u00a0% who took part · 25\u00a0% gradient noise · 25\u00a0% drift across the gradient; "
+        "together 1.00 of the step's squared length."
     )
 
 
@@ -660,14 +667,16 @@ def test_the_relative_comparison_says_that_each_is_measured_against_its_own_step
 )
 def test_how_the_step_is_off_is_said_only_where_it_is_so(kappa, cosine, words):
     run = probed(parts(participation=0.0, noise=0.0, drift=10.0, shrinkage=kappa, cosine=cosine, perpendicular=0.5))
-    assert figures.reading(run) == (f"At round 1: 0 % who took part · 0 % minibatch noise · 100 % client drift{words}.")
+    assert figures.reading(run) == (
+        f"At round 1: 0\u00a0% who took part · 0\u00a0% gradient noise · 100\u00a0% client drift{words}."
+    )
 
 
 def test_reading_says_where_all_of_the_error_is_a_shorter_step():
     run = probed(parts(participation=0.0, noise=0.0, drift=10.0, shrinkage=0.1, cosine=1.0, perpendicular=0.0))
     assert figures.reading(run) == (
-        "At round 1: 0 % who took part · 0 % minibatch noise · 100 % client drift (mostly a step much shorter than the gradient, which "
-        "a larger rate would undo)."
+        "At round 1: 0\u00a0% who took part · 0\u00a0% gradient noise · 100\u00a0% client drift (mostly a step much shorter "
+        "than the gradient, which a larger rate would undo)."
     )
 
 
@@ -684,13 +693,13 @@ def test_what_rounding_leaves_is_no_error(rest):
 
 def test_rounding_is_seen_against_the_largest_error():
     small = parts(participation=0.0, noise=0.0, drift=1e-10, total=1e-10, perpendicular=None)
-    assert "100 % client drift" in figures.reading(probed(small))
+    assert "100\u00a0% client drift" in figures.reading(probed(small))
     assert figures.reading(probed(parts(total=1e12), small)) == "At round 2: no error beyond rounding."
 
 
 def test_relative_reading_uses_the_drift_across_the_gradient():
     assert figures.reading(probed(parts()), relative=True) == (
-        "At round 1: 50 % who took part · 25 % minibatch noise · 25 % drift across the gradient;"
+        "At round 1: 50\u00a0% who took part · 25\u00a0% gradient noise · 25\u00a0% drift across the gradient;"
         " together 1.00 of the step's squared length."
     )
 
@@ -771,7 +780,7 @@ def test_a_run_that_measures_nothing_keeps_no_places():
     begun = view([record(0), record(1, [0])])
     assert figures.heterogeneity(begun).spec["data"] == []
     assert [t["name"] for t in figures.decomposition(begun).spec["data"]] == [
-        "who took part", "minibatch noise", "client drift", "total",
+        "who took part", "gradient noise", "client drift", "total",
     ]  # fmt: skip
 
 

@@ -53,7 +53,7 @@ from fedviz.figures.drawing import (
     rounds_axis,
     typed,
 )
-from fedviz.figures.style import NEUTRAL, PARTS, faint, number
+from fedviz.figures.style import NEUTRAL, PARTS, PERCENT, faint, number, percent
 from fedviz.figures.views import Figure, RunView
 
 Scale = Literal["log", "linear"]
@@ -158,7 +158,7 @@ def reading(
     """The chart in one or two sentences.
 
     "At round 200: who took part adds 0.00116 to FedVARP's error, 102 times less than to FedAvg's (0.119). FedVARP's error is <1 %
-    who took part · <1 % minibatch noise · >99 % client drift (mostly a step much shorter than the gradient)."
+    who took part · <1 % gradient noise · >99 % client drift (mostly a step much shorter than the gradient)."
 
     Where another round is looked at than was measured, it begins with "Last measured in round 200". Shares are of the parts that
     add up, without the interaction (which may be negative); a part estimated below zero counts as zero. In the relative view all
@@ -240,7 +240,7 @@ def _times(ratio: float) -> str:
     if ratio >= 2:
         return f"{number(ratio)} times as much as"
     if ratio > 0.5:
-        return f"{number(100 * abs(ratio - 1))} % {'more' if ratio > 1 else 'less'} than"
+        return f"{percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} than"
     return f"{number(1 / ratio)} times less than"
 
 
@@ -270,10 +270,10 @@ def _listed(probes: _Probes, parts: Mapping[str, float], *, across: bool) -> str
 
 def _share(share: float) -> str:
     if 0 < share < 0.005:
-        return "<1 %"
+        return f"<1{PERCENT}"
     if 0.995 < share < 1:
-        return ">99 %"
-    return f"{share:.0%}".replace("%", " %")
+        return f">99{PERCENT}"
+    return f"{share:.0%}".replace("%", PERCENT)
 
 
 def _bias_words(panels: Sequence[_Probes]) -> str:

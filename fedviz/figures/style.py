@@ -24,6 +24,8 @@ ALGORITHM_COLOURS = {
 NEUTRAL = "#808792"
 DISSIMILARITY, WITHIN_CLUSTER, STALENESS, MEMORY_ERROR = "#7B6CC4", "#1E9494", "#A0704B", "#C2548C"
 
+PERCENT = "\u00a0%"  # no line ends between a number and its sign
+
 ROLE_DASH: dict[Role, str] = {"current": "solid", "recorded": "solid", "reference": "dot", "previous": "dash"}
 ROLE_OPACITY: dict[Role, float] = {"current": 1.0, "recorded": 1.0, "reference": 1.0, "previous": 0.45}
 
@@ -40,7 +42,7 @@ class Part:
 PARTS = {
     "participation": Part("who took part", "#CF3F10", "circle"),
     "bias": Part("which group was on duty", "#C4609A", "square"),
-    "noise": Part("minibatch noise", "#2A86BA", "diamond"),
+    "noise": Part("gradient noise", "#2A86BA", "diamond"),
     "drift": Part("client drift", "#C07F00", "triangle-up"),
     "interaction": Part("interaction", NEUTRAL, "circle"),
     "total": Part("total", NEUTRAL, "circle"),
@@ -84,7 +86,7 @@ def number(value: float | None, *, trim: bool = False) -> str:
 
 def percent(share: float | None, *, trim: bool = False) -> str:
     """A share in [0, 1] as 80.6 %."""
-    return "–" if share is None or not math.isfinite(share) else f"{number(100 * share, trim=trim)} %"
+    return "–" if share is None or not math.isfinite(share) else f"{number(100 * share, trim=trim)}{PERCENT}"
 
 
 def superscript(exponent: int) -> str:

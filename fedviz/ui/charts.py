@@ -161,7 +161,6 @@ def _write(drawn: Drawn, shown: Shown, cursor: int | None) -> None:
         ("reading", shown.extent, cursor, relative, split),
         lambda: figures.reading(view, cursor, relative=relative, split=split, reference=reference),
     )
-    sentence = sentence.replace(" %", "\u00a0%")  # no line ends there
     drawn.reading.markdown(f"**{words.escape(sentence)}**", help=words.CHART_HELP["decomposition"])
     gradients, probes = (shown.records.last(f"costs.{name}_evaluations") for name in ("gradient", "probe"))
     if cost := words.probe_share(gradients, probes):

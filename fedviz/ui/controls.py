@@ -7,10 +7,10 @@ a slider and a typed number can stand for the same value, and hidden controls ke
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -22,7 +22,7 @@ from fedviz.participation.trace import LARGEST_FILE
 from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
 from fedviz.ui.manager import run_manager
-from fedviz.ui.settings import TOP, Draft, Setting
+from fedviz.ui.settings import LARGEST_TYPED, TOP, Draft, Setting
 from fedviz.ui.uploads import taken_up
 
 NO_REFERENCE = "none"
@@ -31,10 +31,8 @@ REFERENCE = "compare_with"  # beside the config in the draft: the algorithm of t
 LIMITS = "limits"  # what is wrong when a run is more than this server, or its memory, allows
 SEGMENTS_WIDTH = 36  # characters that fit into one row of segments, with four for the edges of each
 DIFFERENCES = ("quantity_skew", "feature_skew", "feature_strength", "weights")
-_TEX = {"η": r"\eta"}
 SELECT_WIDTH = 26  # characters that fit into a select box
 LONGEST_WRITTEN = 20_000  # characters of a list that a visitor may want to see and edit
-LARGEST_TYPED = 2**53 - 1  # beyond it a browser's numbers are no longer whole
 
 
 @dataclass
@@ -101,7 +99,7 @@ def show(form: Form) -> None:
         _group(form, TOP["participation"])
         preview.participation(form.config)
         if form.config:
-            st.caption(_typeset(words.turns(form.config)))
+            st.caption(words.typeset(words.turns(form.config)))
     for setting in clusters:
         _control(form, setting)
     with st.expander("Training", icon=":material/tune:", key="training"):
@@ -185,7 +183,7 @@ def _compare_with(form: Form) -> None:
         format_func=lambda name: ALGORITHMS[name].title if name in ALGORITHMS else "nothing",
         on_change=_pick,
         args=(key, REFERENCE),
-        help="A second run with the same data, clients and minibatches, drawn dotted. It uses its own method's default parameters.",
+        help="A second run with the same data, clients and random draws, drawn dotted. It uses its own method's default parameters.",
     )
     _complain(form, REFERENCE)
 
@@ -214,9 +212,12 @@ def _control(form: Form, setting: Setting) -> None:
     """The widget of one field, and beneath it what is wrong with it."""
     if not settings.counts(setting, draft()):
         return
-    {"choice": _choice, "switch": _switch_control, "whole": _number, "number": _number, "text": _text}[setting.kind](
-        form, setting
-    )
+    with st.container(gap=None, key=f"control-{setting.key}") if _has_index(setting) else nullcontext():
+        if _has_index(setting):
+            st.markdown(f":small[{words.typeset(_label(setting))}]", help=_tooltip(form, setting))
+        {"choice": _choice, "switch": _switch_control, "whole": _number, "number": _number, "text": _text}[
+            setting.kind
+        ](form, setting)
     _complain(form, setting.path)
 
 
@@ -228,7 +229,12 @@ def _choice(form: Form, setting: Setting) -> None:
         _choose(setting, labels, on_change=_pick, help=_tooltip(form, setting))
     else:
         st.text_input(
-            _label(setting), labels[value], disabled=True, key=f"w.{setting.key}", help=_tooltip(form, setting)
+            _label(setting),
+            labels[value],
+            disabled=True,
+            key=f"w.{setting.key}",
+            help=_tooltip(form, setting),
+            label_visibility=_visibility(setting),
         )
 
 
@@ -238,6 +244,7 @@ def _choose(setting: Setting, labels: dict[str, str], *, on_change: Callable[[st
     short = len(labels) <= 4 and sum(len(label) + 4 for label in labels.values()) <= SEGMENTS_WIDTH
     arguments: dict[str, Any] = {
         "key": key, "format_func": lambda tag: labels[tag], "on_change": on_change, "args": (key, setting.key), "help": help,
+        "label_visibility": _visibility(setting),
     }  # fmt: skip
     value, options = _put(key, draft()[setting.key]), list(labels)
     known = value if value in options else options[0]  # a browser may send what was not offered
@@ -260,7 +267,7 @@ def _number(form: Form, setting: Setting) -> None:
     """A typed number, and a slider before it where there is a range worth sliding through."""
     span = _span(setting)
     if span is None:
-        _typed(form, setting, label_visibility="visible")
+        _typed(form, setting, label_visibility=_visibility(setting))
         return
     with st.container(horizontal=True, vertical_alignment="bottom", wrap=False, gap="small"):
         _slider(form, setting, span)
@@ -272,22 +279,25 @@ def _typed(form: Form, setting: Setting, **look: Any) -> None:
     common: dict[str, Any] = {
         "key": key,
         "help": _tooltip(form, setting),
-        "on_change": _write,
+        "on_change": _write_whole if whole else _write,
         "args": (key, setting.key),
         **look,
     }
     if isinstance(value, str) or (isinstance(value, int) and abs(value) > LARGEST_TYPED):
         key = f"{key}.text"
-        st.text_input(_label(setting), _put(key, str(value)), **common | {"key": key, "args": (key, setting.key)})
+        text = common | {"key": key, "on_change": _write, "args": (key, setting.key)}
+        st.text_input(_label(setting), _put(key, str(value)), **text)
         return
-    if whole and not setting.optional and not isinstance(value, int):
-        value = None  # emptied by the visitor: refused below the control
-    _put(key, value)
+    if not isinstance(value, int | float):
+        value = None  # emptied by the visitor: refused below the control, unless it may be
+    # Whole numbers are floats to the browser as well: of an integer it would take 1e3 and 1.5 for 1, and keep the old value where it
+    # is too large for it. So what is wrong arrives here, and is refused below the control.
+    _put(key, value if value is None else float(value))
     # A number that has a default cannot be emptied.
-    default = None if setting.optional or value is None else int(value) if whole else float(value)
+    default = None if setting.optional or value is None else float(value)
     bare = look["label_visibility"] == "collapsed"  # beside a visible label Streamlit would write "(required)"
     st.number_input(
-        _label(setting), value=default, required=bare, step=1 if whole else None, format="%d" if whole else "%g",
+        _label(setting), value=default, required=bare, step=1.0 if whole else None, format="%g",
         placeholder="auto" if setting.optional else "", **common,
     )  # fmt: skip
 
@@ -295,7 +305,8 @@ def _typed(form: Form, setting: Setting, **look: Any) -> None:
 def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
     key, value, whole = f"w.{setting.key}.slider", draft()[setting.key], setting.kind == "whole"
     low, high = span
-    if not isinstance(value, int | float) or not math.isfinite(value) or (value <= 0 and setting.about["log"]):
+    kinds = int if whole else int | float
+    if not isinstance(value, kinds) or not abs(value) <= LARGEST_TYPED or (value <= 0 and setting.about["log"]):
         value = low
     low, high = min(low, value), max(high, value)  # a typed value may lie beyond what is worth sliding through
     arguments: dict[str, Any] = {
@@ -303,6 +314,7 @@ def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
         "help": _tooltip(form, setting),
         "on_change": _write,
         "args": (key, setting.key),
+        "label_visibility": _visibility(setting),
     }
     if setting.about["log"]:
         steps = sorted({*log_steps(low, high, whole=whole), value})
@@ -332,7 +344,7 @@ def _text(form: Form, setting: Setting) -> None:
     else:
         st.text_area(
             _label(setting), _put(key, value), key=key, help=_tooltip(form, setting), height=90, on_change=_write,
-            args=(key, setting.key),
+            args=(key, setting.key), label_visibility=_visibility(setting),
         )  # fmt: skip
     if form.config and (found := words.found(setting.path, form.config)):
         st.caption(found)
@@ -380,18 +392,18 @@ def _span(setting: Setting) -> tuple[float, float] | None:
 
 
 def _label(setting: Setting) -> str:
+    """The name of a control, as it is read out."""
     symbol = setting.about["symbol"]
-    return f"{setting.about['label']} ({_typeset(symbol)})" if symbol else setting.about["label"]
+    return f"{setting.about['label']} ({symbol})" if symbol else setting.about["label"]
 
 
-def _typeset(text: str) -> str:
-    """Symbols with an index as such: η_c becomes a formula."""
+def _has_index(setting: Setting) -> bool:
+    """Whether its symbol has to be typeset: then what is seen stands above the control, for its name must be plain text."""
+    return "_" in setting.about["symbol"]
 
-    def formula(found: re.Match[str]) -> str:
-        symbol, index = _TEX.get(found[1], found[1]), found[2]
-        return f"${symbol}_{{{index}}}$" if len(index) == 1 else rf"${symbol}_{{\mathrm{{{index}}}}}$"
 
-    return re.sub(r"(\w)_([a-z]+)", formula, text)
+def _visibility(setting: Setting) -> Literal["visible", "collapsed"]:
+    return "collapsed" if _has_index(setting) else "visible"
 
 
 def _tooltip(form: Form, setting: Setting) -> str:
@@ -402,7 +414,7 @@ def _tooltip(form: Form, setting: Setting) -> str:
         lines.append(
             f"Allowed: {'above ' if about['above'] else ''}{in_words(about['minimum'])} to {in_words(about['maximum'])}."
         )
-    now = _typeset(words.live_value(setting.path, form.config)) if form.config else ""
+    now = words.typeset(words.live_value(setting.path, form.config)) if form.config else ""
     return "\n\n".join([*lines, f"**{now}**"] if now else lines)
 
 
@@ -426,6 +438,13 @@ def _put(key: str, value: Any) -> Any:
 def _write(key: str, setting: str) -> None:
     """A widget has changed: into the draft with it."""
     draft()[setting] = st.session_state[key]
+
+
+def _write_whole(key: str, setting: str) -> None:
+    """The same for a whole number, which the browser sends as a float. One that it cannot tell from its neighbours stays a float."""
+    into, value = draft(), st.session_state[key]
+    exact = isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_TYPED
+    into[setting] = int(value) if exact else value
 
 
 def _pick(key: str, setting: str) -> None:

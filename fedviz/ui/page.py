@@ -34,6 +34,7 @@ def simulate() -> None:
     run, unknown = _run_in_address()
     if run is None:
         unknown = _settings_in_address() or unknown
+        _as_without_a_run()
     st.session_state.last_shown = run.id if run else None
     embedded = bool(st.context.is_embedded)
     if not embedded:
@@ -84,8 +85,19 @@ def _run_in_address() -> tuple[Run | None, str]:
         )
     if session().loaded != run.id:  # opened by its link: the controls say what the run has
         session().loaded = run.id
+        if st.session_state.get("last_shown", run.id) is None:
+            st.session_state.without_run = dict(controls.draft())
         controls.load(run.config, run.reference.config if run.reference else None)
     return run, ""
+
+
+def _as_without_a_run() -> None:
+    """Set the controls back to what they were before a run was opened, after Back and Forward; not where the visitor has changed them."""
+    before = st.session_state.pop("without_run", None)
+    opened = actions.run_or_none(session().loaded)
+    if before and opened and not actions.differs(controls.read(), opened):
+        session().loaded = None
+        controls.draft().update(before)
 
 
 def _settings_in_address() -> str:
@@ -142,5 +154,5 @@ def _looking_at(shown: Shown | None) -> None:
         with right:
             st.caption(words.error_caption(shown.config))
             st.latex(words.error_formula(shown.config))
-        st.caption(words.error_symbols(shown.config))
+        st.caption(words.typeset(words.error_symbols(shown.config)))
         pages.to_reference()

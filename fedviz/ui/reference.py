@@ -7,7 +7,7 @@ import streamlit as st
 from fedviz.catalogue import KINDS, SYMBOLS, Entry, allowed, catalogue, default_of
 from fedviz.ui import pages
 from fedviz.ui.page import STYLE
-from fedviz.ui.words import escape
+from fedviz.ui.words import escape, typeset
 
 WIDTH = 960  # pixels; longer lines are hard to read
 
@@ -15,13 +15,12 @@ WIDTH = 960  # pixels; longer lines are hard to read
 def show() -> None:
     """The whole page: a tab for each kind, a card for each thing."""
     st.html(STYLE)
-    with st.container(width=WIDTH):
+    with st.container(horizontal_alignment="center"), st.container(width=WIDTH):
         pages.back()
         st.header("Reference", anchor=False)
-        st.caption(
-            "All that can be chosen, with the names that the command line uses. "
-            + escape("; ".join(f"{symbol}: {meaning}" for symbol, meaning in SYMBOLS.items()) + ".")
-        )
+        st.caption("All that can be chosen, with the names that the command line uses.")
+        with st.expander("What the symbols stand for", icon=":material/function:", key="symbols"):
+            st.markdown("\n".join(f"- {_symbols(symbols)}: {typeset(meaning)}" for symbols, meaning in SYMBOLS.items()))
         everything = _catalogue()
         for kind, tab in zip(KINDS, st.tabs(list(KINDS.values())), strict=True):
             with tab:
@@ -32,6 +31,11 @@ def show() -> None:
 @st.cache_data(show_spinner=False)
 def _catalogue() -> dict[str, dict[str, Entry]]:
     return catalogue()
+
+
+def _symbols(names: str) -> str:
+    """As in "m, s", typeset as in formulas."""
+    return ", ".join(typeset(name) if "_" in name else f"${name}$" for name in names.split(", "))
 
 
 def _card(entry: Entry) -> None:
@@ -53,7 +57,7 @@ def _table(parameters: list[Entry]) -> str:
     """A Markdown table of three columns, which still fits on a phone; a data grid would have to be scrolled."""
     rows = ["| Parameter | Values | Meaning |", "|---|---|---|"]
     for p in parameters:
-        name = f"{p['label']} ({p['symbol']})" if p["symbol"] else p["label"]
+        name = f"{p['label']} ({p['symbol']})" if p["symbol"] else str(p["label"])
         default = default_of(p) if p["required"] else f"by default {default_of(p)}"
         cells = (name, f"{allowed(p)}; {default}", p["help"])
         rows.append(f"| {' | '.join(map(_cell, cells))} |")
@@ -61,4 +65,4 @@ def _table(parameters: list[Entry]) -> str:
 
 
 def _cell(text: str) -> str:
-    return escape(text).replace("|", "\\|")
+    return typeset(text).replace("|", "\\|")

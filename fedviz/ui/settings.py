@@ -30,6 +30,7 @@ from fedviz.participation.trace import read_csv
 from fedviz.problems import Quadratics
 
 Draft = dict[str, Any]
+LARGEST_TYPED = 2**53 - 1  # beyond it a browser's numbers are no longer told apart
 
 
 @dataclass(frozen=True)
@@ -286,10 +287,14 @@ def _to_widget(setting: Setting, value: Any) -> Any:
 def _from_widget(setting: Setting, value: Any) -> Any:
     """Text is read as JSON where it is JSON; what cannot be read goes on as it is and is refused with its name.
 
-    Raises ConfigError for what should be CSV and is not.
+    Raises ConfigError for what should be CSV and is not, and for a whole number that the browser may have rounded.
     """
     if isinstance(value, Unreadable):
         raise ConfigError([(setting.path, value.why)])
+    if setting.kind == "whole" and isinstance(value, float) and LARGEST_TYPED < value <= setting.about["maximum"]:
+        raise ConfigError(
+            [(setting.path, f"got about {value:.3g}, allowed here is a whole number up to {LARGEST_TYPED:,}")]
+        )
     if not isinstance(value, str) or (setting.kind == "choice" and value in setting.about["choices"]):
         return value
     if setting.optional and not value.strip():

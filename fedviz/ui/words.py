@@ -17,6 +17,7 @@ from fedviz.algorithms.scaffold import ScaffoldParameters
 from fedviz.algorithms.sgd import SGDParameters
 from fedviz.catalogue import costs
 from fedviz.config import SimulationConfig
+from fedviz.figures.style import PERCENT
 from fedviz.figures.style import number as number  # the page asks here for all its words
 from fedviz.figures.style import percent as percent
 from fedviz.participation import Bernoulli, Cyclic, Full, Markov, Regularized, StochasticCyclic, Trace, Uniform
@@ -96,6 +97,22 @@ def escape(text: str) -> str:
         text.replace("\n", " "),
         flags=re.IGNORECASE,
     )
+
+
+_INDEXED = re.compile(r"(?<!\w)(\w)_([a-z]+)(?:\^(\w))?(?!\w)")
+_TEX = {"η": r"\eta", "Δ": r"\Delta", "ḡ": r"\bar g"}
+
+
+def typeset(text: str) -> str:
+    """The same with symbols that have an index as formulas: η_c."""
+    done, written = 0, ""
+    for found in _INDEXED.finditer(text):
+        symbol, index, power = found.groups()
+        below = index if len(index) == 1 else rf"\mathrm{{{index}}}"
+        above = f"^{{{power}}}" if power else ""
+        written += f"{escape(text[done : found.start()])}${_TEX.get(symbol, symbol)}_{{{below}}}{above}$"
+        done = found.end()
+    return written + escape(text[done:])
 
 
 def reason(error: Exception) -> str:
@@ -220,8 +237,8 @@ def _watch_everybody(config: SimulationConfig) -> str:
             return (
                 f"{begin}, and one exact gradient a client has neither noise nor drift: this is plain gradient descent."
             )
-        return f"{begin}, and a single step does not drift: all error is minibatch noise."
-    left = "drift alone" if exact else "minibatch noise and drift"
+        return f"{begin}, and a single step does not drift: all error is gradient noise."
+    left = "drift alone" if exact else "gradient noise and drift"
     if isinstance(method, ScaffoldParameters | AmplifiedScaffoldParameters):
         return f"{begin}: look at drift, which the correction of every local step should make smaller than FedAvg's."
     return f"{begin}: what is left is {left}, which a memory at the server cannot lower."
@@ -384,7 +401,7 @@ def turns(config: SimulationConfig) -> str:
 
 def _chance(chance: float) -> str:
     """A chance in percent; one that is not certain is not rounded to 100 %."""
-    return "over 99.9 %" if 0.9995 <= chance < 1 else percent(chance, trim=True)
+    return f"over 99.9{PERCENT}" if 0.9995 <= chance < 1 else percent(chance, trim=True)
 
 
 def method_costs(config: SimulationConfig) -> str:
@@ -427,14 +444,14 @@ def count(number: int, noun: str) -> str:
 ERROR_FORMULA = (
     r"\begin{aligned}\mathbb E\lVert v-\nabla f\rVert^2=\;&"
     r"\underbrace{\mathbb E\lVert v-\bar v\rVert^2}_{\text{who took part}}\\[3pt]&"
-    r"+\underbrace{\mathbb E\lVert\bar v-\mathbb E\bar v\rVert^2}_{\text{minibatch noise}}\\[3pt]&"
+    r"+\underbrace{\mathbb E\lVert\bar v-\mathbb E\bar v\rVert^2}_{\text{gradient noise}}\\[3pt]&"
     r"+\underbrace{\lVert\mathbb E\bar v-\nabla f\rVert^2}_{\text{drift}}\end{aligned}"
 )
 # Where what can be drawn in a round is not, on average, what all clients would bring: a fourth part, and a cross term.
 ERROR_FORMULA_BIASED = (
     r"\begin{aligned}\mathbb E\lVert v-\nabla f\rVert^2=\;&"
     r"\underbrace{\mathbb E\lVert v-\bar v_A\rVert^2}_{\text{who took part}}\\[3pt]&"
-    r"+\underbrace{\mathbb E\lVert\bar v_A-\mathbb E\bar v_A\rVert^2}_{\text{minibatch noise}}\\[3pt]&"
+    r"+\underbrace{\mathbb E\lVert\bar v_A-\mathbb E\bar v_A\rVert^2}_{\text{gradient noise}}\\[3pt]&"
     r"+\underbrace{\lVert\beta\rVert^2}_{\text{BIAS}}\quad\beta=\mathbb E\bar v_A-\mathbb E\bar v\\[3pt]&"
     r"+\underbrace{\lVert\mathbb E\bar v-\nabla f\rVert^2}_{\text{drift}}\\[3pt]&"
     r"+\underbrace{2\,\langle\beta,\;\mathbb E\bar v-\nabla f\rangle}_{\text{interaction}}\end{aligned}"
@@ -514,8 +531,8 @@ CHART_HELP = {
     "decomposition": (
         "How far the server's step is from the true gradient, as a squared distance split into parts that add up to the total: who took "
         "part (chance drew these clients), which group was on duty or who was available (those who can be drawn differ from all), "
-        "minibatch noise (left even if all took part), client drift (local steps lead away from the gradient), and an interaction of "
-        "these where there is one. "
+        "gradient noise (of minibatches, or as added where there is no data; left even if all took part), client drift (local steps "
+        "lead away from the gradient), and an interaction of these where there is one. "
         "Log compares sizes, linear stacks the parts. Absolute shows squared distances, relative divides them by the squared length of "
         "the run's own mean step and leaves out that the step is too short, which a larger rate would undo. As measured counts the noise "
         "of the clients that were drawn as who took part, as in theory counts it as noise; the total is the same. "

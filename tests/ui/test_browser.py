@@ -202,7 +202,7 @@ def assert_drawn_as_stored(visit: Visit, server: Server) -> int:
         assert {trace["name"] for trace in drawn[chart]} == {"FedVARP", "FedAvg"}
         for trace in drawn[chart]:
             compared += compare(trace, run if trace["name"] == "FedVARP" else reference, path)
-    parts = {"who took part": "participation", "minibatch noise": "noise", "client drift": "drift"}
+    parts = {"who took part": "participation", "gradient noise": "noise", "client drift": "drift"}
     found = dict.fromkeys(parts, 0)
     for trace in drawn["decomposition"]:
         if trace["name"] in parts and trace["x"]:
@@ -394,7 +394,11 @@ def test_the_embedded_page_has_charts_and_no_controls(server: Server, browser: B
     assert visit.page.get_by_role("button", name="Run", exact=True).count() == 0
     assert visit.page.get_by_test_id("stSidebar").count() == 0
     visit.state("finished")
-    expect(visit.page.get_by_role("heading", name="FedVARP · 5 of 100 clients")).to_be_visible()
+    heading = visit.page.get_by_role("heading", name="FedVARP · 5 of 100 clients")
+    expect(heading).to_be_visible()
+    place = heading.bounding_box()
+    assert place is not None
+    assert place["y"] < 30  # no empty band above it: a frame has little room
     visit.close()
     recorded = Visit(browser, f"{server.url}?embed=true")
     recorded.state("recorded")

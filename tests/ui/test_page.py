@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from streamlit.proto.LabelVisibility_pb2 import LabelVisibility
 from streamlit.testing.v1 import AppTest
 
 from fedviz.config import SimulationConfig
@@ -97,6 +98,11 @@ def test_controls_stand_in_the_order_in_which_one_thinks(open_page):
         ("w.client_lr", -1.0, "Got -1.0, allowed a number above 0"),
         ("w.rounds", 0, "Got 0, allowed a whole number from 1"),
         ("w.num_clients", 0, "Got 0, allowed a whole number from 1"),
+        ("w.rounds", 1.5, "Got 1.5, allowed a whole number from 1"),
+        ("w.rounds", 99999999999999999999.0, "Got 1e+20, allowed a whole number from 1 to 1,000,000"),
+        ("w.num_clients", 1e300, "Got 1e+300, allowed a whole number from 1 to 100,000"),
+        ("w.seed", 2.0**53, "Got about 9.01e+15, allowed here is a whole number up to 9,007,199,254,740,991"),
+        ("w.eval_every", 1e20, "Got 1e+20, allowed a whole number from 0 to 1,000,000"),
     ],
 )
 def test_a_bad_value_is_refused_beside_its_control_and_run_is_off_with_the_reason(open_page, key, value, message):
@@ -109,6 +115,14 @@ def test_a_bad_value_is_refused_beside_its_control_and_run_is_off_with_the_reaso
     assert any(message in complaint for complaint in complaints), complaints
     assert button(page, "run").disabled
     assert message[0].lower() + message[1:] in button(page, "run").help
+
+
+def test_whole_numbers_up_to_what_a_browser_tells_apart_are_taken_as_they_are(open_page):
+    page = open_page()
+    page.number_input(key="w.seed").set_value(2.0**53 - 1).run()
+    assert not button(page, "run").disabled
+    seed = page.session_state["draft"]["seed"]
+    assert (seed, type(seed)) == (9_007_199_254_740_991, int)
 
 
 def test_a_bad_value_made_good_again_turns_run_on(open_page):
@@ -153,9 +167,9 @@ PATTERN_FORMS = {
     "uniform": {"Clients per round (S)"},
     "regularized": {"Clients per round (S)"},
     "cyclic": TURNS | {"Drawn"},
-    "stochastic_cyclic": TURNS | {r"Available on duty ($a_{\mathrm{on}}$)", r"Available off duty ($a_{\mathrm{off}}$)"},
+    "stochastic_cyclic": TURNS | {"Available on duty (a_on)", "Available off duty (a_off)"},
     "bernoulli": {"Chance to take part (a)", "Participants are"},
-    "markov": {r"Mean time on ($T_{\mathrm{on}}$)", r"Mean time off ($T_{\mathrm{off}}$)"},
+    "markov": {"Mean time on (T_on)", "Mean time off (T_off)"},
     "trace": {"Cohorts", "Start over at the end"},
 }
 
@@ -175,7 +189,7 @@ def test_the_form_has_the_data_the_model_and_the_measuring(open_page):
     page = open_page()
     assert len(page.selectbox(key="w.problem.classification.dataset").options) == 6
     assert len(page.selectbox(key="w.problem.classification.model").options) == 5
-    assert {"Unequal amounts", "Unlike images", "Clients count ($p_{i}$)"} <= labels(page)
+    assert {"Unequal amounts", "Unlike images", "Clients count (p_i)"} <= labels(page)
     assert {"Decomposition", "Repetitions (J)", "Clients probed (Q)", "Check every"} <= labels(page)
     assert "How unlike" not in labels(page)
     page.selectbox(key="w.problem.classification.feature_skew").set_value("rotation").run()
@@ -198,8 +212,34 @@ def test_a_slider_reaches_to_a_value_beyond_what_it_usually_spans(open_page):
 
 def test_symbols_with_an_index_are_typeset(open_page):
     page = open_page()
-    assert {r"Client rate ($\eta_{c}$)", r"Server rate ($\eta_{s}$)"} <= labels(page)
+    assert {r":small[Client rate ($\eta_{c}$)]", r":small[Server rate ($\eta_{s}$)]"} <= {
+        e.value for e in page.sidebar.markdown
+    }
     assert r"$\eta_{c}$·τ = 0.3" in page.number_input(key="w.client_lr").help
+
+
+def test_the_reference_page_has_its_symbols_as_formulas(open_page):
+    page = open_page().switch_page("pages/reference.py").run()
+    assert not page.exception
+    [symbols] = [e.value for e in page.markdown if "clients in a round" in e.value]
+    assert r"- $\eta_{c}$, $\eta_{s}$: rates of the clients and the server" in symbols.splitlines()
+    assert r"- $m$, $s$: δ and its square, gathered over past rounds" in symbols.splitlines()
+    assert not [e.value for e in page.caption if "η_" in e.value]
+
+
+def test_controls_have_names_that_can_be_read_out(open_page):
+    page = open_page()
+    page.selectbox(key="w.participation").set_value("markov").run()
+    named = [element for element in page.sidebar if hasattr(element, "label") and element.label]
+    assert not [element.label for element in named if set(element.label) & set("$\\{}")]
+    visible = {
+        e.label: e.proto.label_visibility.value
+        for e in named
+        if e.type in ("number_input", "select_slider", "selectbox")
+    }
+    # Seen once: above the control where the symbol is typeset, else as its label.
+    assert visible["Mean time on (T_on)"] == visible["Client rate (η_c)"] == LabelVisibility.COLLAPSED
+    assert visible["Evaluate every"] == visible["Participation"] == LabelVisibility.VISIBLE
 
 
 def test_a_choice_that_a_browser_has_emptied_stays_as_it_was():
@@ -246,8 +286,9 @@ def test_quadratics_can_be_run_as_they_are_or_written_out(open_page):
 
 def test_costs_and_theory_stand_beside_the_controls_before_a_run(open_page):
     page = open_page()
-    assert r"In a round (the window P = 1) a client takes part with a chance of $p_{\mathrm{sample}}$ = 5 %" in said(
-        page
+    assert (
+        "In a round (the window P = 1) a client takes part with a chance of $p_{\\mathrm{sample}}$ = 5\u00a0%"
+        in said(page)
     )
     assert "Remembers (N + 1)·d = 792,850 numbers (3.17 MB)" in said(page)
     page.number_input(key=FAR).set_value(20).run()
@@ -677,6 +718,27 @@ def test_the_start_page_and_an_earlier_run_are_a_click_away(open_page, runs):
     page = open_page(run=run.id)
     assert shown_run(page, runs) is run
     assert page.number_input(key="w.seed").value == 7
+
+
+def test_back_and_forward_bring_the_controls_of_each_page_unless_they_were_changed(open_page, runs):
+    run = runs.submit(small(seed=7), visitor=LOCAL)
+    until(lambda: not run.live)
+    page = open_page()
+
+    def go(id: str | None) -> float | None:
+        page.query_params.pop("run", None)
+        if id:
+            page.query_params["run"] = id
+        return page.run().number_input(key="w.seed").value
+
+    assert [go(run.id), go(None), go(run.id), go(None)] == [7, 0, 7, 0]
+    assert "settings changed" not in said(page)
+    page.number_input(key="w.seed").set_value(3).run()
+    assert [go(run.id), go(None)] == [7, 3]
+    go(run.id)
+    page.number_input(key="w.seed").set_value(8).run()
+    assert go(None) == 8
+    assert "settings changed" in said(page)
 
 
 def test_share_gives_the_commands_of_the_run_and_of_its_reference(open_page, runs):

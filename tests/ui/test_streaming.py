@@ -198,6 +198,31 @@ def test_an_axis_fits_what_is_in_view_as_long_as_nobody_has_zoomed_it(code: Page
     assert fitted() == [pytest.approx([3 - 999_997 / 18, 1e6 + 999_997 / 18])]
 
 
+PERCENT_TICKS = (
+    "async ([a, b]) => { const { percentTicks } = await import(location.href); return percentTicks(a, b, 6); }"
+)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "values", "names"),
+    [
+        (0.05, 0.87, [0.2, 0.4, 0.6, 0.8], ["20", "40", "60", "80"]),
+        (-0.03, 0.55, [0, 0.1, 0.2, 0.3, 0.4, 0.5], ["0", "10", "20", "30", "40", "50"]),
+        (
+            0.8305,
+            0.8331,
+            [0.8305, 0.831, 0.8315, 0.832, 0.8325, 0.833],
+            ["83.05", "83.1", "83.15", "83.2", "83.25", "83.3"],
+        ),
+    ],
+)
+def test_ticks_in_percent_are_written_as_in_the_legend(
+    code: Page, low: float, high: float, values: list[float], names: list[str]
+) -> None:
+    ticks = code.evaluate(PERCENT_TICKS, [low, high])
+    assert ticks == {"tickvals": pytest.approx(values), "ticktext": [f"{name}\u00a0%" for name in names]}
+
+
 LOG_TICKS = "async (ranges) => { const { logTicks } = await import(location.href); return ranges.map(([a, b]) => logTicks(a, b, 7)); }"
 
 

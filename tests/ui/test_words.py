@@ -1,13 +1,17 @@
 """What the page says about a setting is true of that setting: sentences are looked up by what must and must not be claimed."""
 
+import ast
+import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from fedviz import figures
 from fedviz.algorithms import ALGORITHMS
 from fedviz.config import SimulationConfig, fill_in
 from fedviz.papers.presets import PRESETS
-from fedviz.ui import words
+from fedviz.ui import settings, words
 
 
 def config(algorithm="fedavg", pattern=None, **more):
@@ -66,11 +70,11 @@ def test_alike_clients_leave_nothing_to_remember():
 
 def test_full_participation_speaks_of_what_is_left():
     assert "correction of every local step" in words.watch(config("scaffold", "full"))
-    assert "minibatch noise and drift" in words.watch(config("fedavg", "full"))
+    assert "gradient noise and drift" in words.watch(config("fedavg", "full"))
     assert "drift alone" in words.watch(quadratics(pattern="full"))
-    assert "minibatch noise and drift" in words.watch(quadratics(noise=1.0, pattern="full"))
+    assert "gradient noise and drift" in words.watch(quadratics(noise=1.0, pattern="full"))
     assert "plain gradient descent" in words.watch(config("sgd", "full"))
-    assert "all error is minibatch noise" in words.watch(config("fedavg", "full", local_steps=1))
+    assert "all error is gradient noise" in words.watch(config("fedavg", "full", local_steps=1))
     loose = {"pattern": "stochastic_cyclic", "clients_per_round": 100}
     assert "Everybody" not in words.watch(config("fedavg", loose))  # as many as are there, never more than a few
 
@@ -154,8 +158,46 @@ def test_every_chart_is_explained():
 
 
 def test_settings_are_written_as_they_were_set():
-    assert words.title(config("fedvarp")) == "FedVARP · 5 of 100 clients · similarity 5 %"
+    assert words.title(config("fedvarp")) == "FedVARP · 5 of 100 clients · similarity 5\u00a0%"
     assert words.live_value("client_lr", config()) == "η_c·τ = 0.3"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("η_c, η_s", r"$\eta_{c}$, $\eta_{s}$"),
+        ("p_sample = 5", r"$p_{\mathrm{sample}}$ = 5"),
+        ("q_r^i: ḡ_i of Δ_i", r"$q_{r}^{i}$: $\bar g_{i}$ of $\Delta_{i}$"),
+        ("majority_label or max_a_b", r"majority\_label or max\_a\_b"),
+        ("$5 for [w]", r"\$5 for \[w\]"),
+    ],
+)
+def test_symbols_with_an_index_become_formulas_and_all_else_stays_text(text, shown):
+    assert words.typeset(text) == shown
+
+
+def test_nothing_said_of_a_problem_without_data_speaks_of_minibatches():
+    for method in ALGORITHMS:
+        clusters = {"clusters": 2, "clustering": "random"} if method == "cluster_fedvarp" else {}
+        setting = quadratics(noise=1.0, pattern="full", algorithm={"name": method, **clusters})
+        said = [*words.looking_at(setting, None), words.error_formula(setting), words.error_symbols(setting)]
+        assert not [sentence for sentence in said if "minibatch" in sentence]
+    assert not [part.words for part in figures.style.PARTS.values() if "minibatch" in part.words]
+    draft = settings.default_draft() | settings.to_draft(quadratics(noise=1.0))
+    helps = {each.path: each.about["help"] for each in settings.chosen(draft)}
+    assert not [path for path, text in helps.items() if "minibatch" in text]
+
+
+def test_no_line_ends_between_a_number_and_percent():
+    """No text that the page or a chart writes has a common space there; docstrings may."""
+    found = []
+    for file in (*Path(words.__file__).parent.glob("*.py"), *Path(figures.__file__).parent.glob("*.py")):
+        nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+        docstrings = [node.value for node in nodes if isinstance(node, ast.Expr)]
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and node not in docstrings]
+        found += [(file.name, text) for text in texts if isinstance(text, str) and re.search(r" %(?!\w)", text)]
+    assert found == []
+    assert words.percent(0.25) == "25.0\u00a0%"
 
 
 def test_a_trace_in_which_nobody_takes_part_can_be_spoken_of():
@@ -171,24 +213,30 @@ def test_a_trace_in_which_nobody_takes_part_can_be_spoken_of():
 @pytest.mark.parametrize(
     ("pattern", "parts"),
     [
-        ("full", ["p_sample = 100 %", "ρ² = 0.01,", "No round is empty."]),
+        ("full", ["p_sample = 100\u00a0%", "ρ² = 0.01,", "No round is empty."]),
         (
             {"pattern": "uniform", "clients_per_round": 20},
-            ["In a round", "p_sample = 20 %", "ρ² = 0.05,", "No round is empty."],
+            ["In a round", "p_sample = 20\u00a0%", "ρ² = 0.05,", "No round is empty."],
         ),
         (
             {"pattern": "regularized", "clients_per_round": 4},
-            ["In 25 rounds (the window P)", "p_sample = 100 %", "ρ² = 0.25,"],
+            ["In 25 rounds (the window P)", "p_sample = 100\u00a0%", "ρ² = 0.25,"],
         ),
         # 5 of 20 on duty, in each of 4 rounds: 1 - (3/4)^4
-        ("cyclic", ["In 20 rounds (the window P)", "p_sample = 68.4 %", "ρ² = 0.2,", "No round is empty."]),
+        ("cyclic", ["In 20 rounds (the window P)", "p_sample = 68.4\u00a0%", "ρ² = 0.2,", "No round is empty."]),
         # (1 - 0.8)^20 (1 - 0.1)^80 = 1.0e-14 · 2.2e-4
-        ("stochastic_cyclic", ["starts again after 20 rounds (the window P)", "empty with a chance of 2.29×10⁻¹⁶ %"]),
+        (
+            "stochastic_cyclic",
+            ["starts again after 20 rounds (the window P)", "empty with a chance of 2.29×10⁻¹⁶\u00a0%"],
+        ),
         (
             {"pattern": "bernoulli", "chance": 0.05},
-            ["In a round", "p_sample = 5 %", "empty with a chance of 0.592 %"],
+            ["In a round", "p_sample = 5\u00a0%", "empty with a chance of 0.592\u00a0%"],
         ),  # 0.95^100
-        ({"pattern": "markov", "mean_on": 5.0, "mean_off": 95.0}, ["p_sample = 5 %", "empty with a chance of 0.592 %"]),
+        (
+            {"pattern": "markov", "mean_on": 5.0, "mean_off": 95.0},
+            ["p_sample = 5\u00a0%", "empty with a chance of 0.592\u00a0%"],
+        ),
         (
             {"pattern": "trace", "cohorts": [[0], [], [1], [2]], "repeat": True},
             ["starts again after 4 rounds (the window P)", "Nobody takes part in 1 of the 4 rounds that are given."],
@@ -202,7 +250,10 @@ def test_a_trace_in_which_nobody_takes_part_can_be_spoken_of():
             ["Nobody takes part in 999,999 of the 1,000,000 rounds that are given."],
         ),
         # 1 - 1e-7 to the hundredth power is 0.99999
-        ({"pattern": "bernoulli", "chance": 1e-7}, ["p_sample = 1×10⁻⁵ %", "empty with a chance of over 99.9 %."]),
+        (
+            {"pattern": "bernoulli", "chance": 1e-7},
+            ["p_sample = 1×10⁻⁵\u00a0%", "empty with a chance of over 99.9\u00a0%."],
+        ),
     ],
     ids=lambda x: x["pattern"] if isinstance(x, dict) else x if isinstance(x, str) else "",
 )

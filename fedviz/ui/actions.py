@@ -15,7 +15,7 @@ from fedviz.runs.run import Run
 from fedviz.runs.store import StoreError
 from fedviz.ui import controls, words
 from fedviz.ui.manager import run_manager
-from fedviz.ui.session import Session, session, went_back, whole
+from fedviz.ui.session import Session, session, uninterrupted, went_back
 from fedviz.ui.visitor import visitor
 
 RUN = "run"  # the query parameter
@@ -65,7 +65,7 @@ def run_before(run: Run) -> Run | None:
     return run_or_none(before) if started == run.id else None
 
 
-@whole
+@uninterrupted
 def start(*, again: bool = False) -> None:
     """Submit what the form says, and put the new run into the address. The run shown until now stays on the charts, faint.
 
@@ -98,7 +98,7 @@ def start(*, again: bool = False) -> None:
     _write_address(run.id)
 
 
-@whole
+@uninterrupted
 def fork(round: int) -> None:
     """Continue the run on the page from a round, with what the form says, as a run of its own."""
     own, manager, me, shown, form = session(), run_manager(), visitor(), run_id(), controls.read()
@@ -124,7 +124,7 @@ def _keep_own(run: Run, before: Run | None, shown: str | None, own: Session) -> 
     _leave(shown, run.id, own)
 
 
-@whole
+@uninterrupted
 def open_offered() -> None:
     """Show the run that was offered in place of a new one."""
     own = session()
@@ -133,14 +133,14 @@ def open_offered() -> None:
     own.offered = None
 
 
-@whole
+@uninterrupted
 def run_again() -> None:
     """Start a run although there is the very same already."""
     forget_offer()
     start(again=True)
 
 
-@whole
+@uninterrupted
 def forget_offer() -> None:
     """Offer nothing any more."""
     session().offered = None
@@ -153,7 +153,7 @@ def open_run(run_id: str) -> None:
     _write_address(run_id)
 
 
-@whole
+@uninterrupted
 def start_page() -> None:
     """Back to the page as it is without a run: the recorded one, and the controls as they were for it."""
     own, shown = session(), st.query_params.get(RUN)
@@ -168,7 +168,7 @@ def differs(form: controls.Form, run: Run) -> bool:
     return (form.config, form.reference) != (run.config, run.reference.config if run.reference else None)
 
 
-@whole
+@uninterrupted
 def pause() -> None:
     """Stand still after the round in flight."""
     with _click("pause", session()) as second:
@@ -176,7 +176,7 @@ def pause() -> None:
             _tell("pause", run_id())
 
 
-@whole
+@uninterrupted
 def resume() -> None:
     """Go on: a run that stands still, and one that ended early and left a checkpoint."""
     with _click("pause", session()) as second:
@@ -184,23 +184,23 @@ def resume() -> None:
             _tell("resume", run_id())
 
 
-@whole
+@uninterrupted
 def step() -> None:
     _tell("step", run_id())
 
 
-@whole
+@uninterrupted
 def stop() -> None:
     _tell("stop", run_id())
 
 
-@whole
+@uninterrupted
 def stop_run(run_id: str) -> None:
     """Stop any run, for admins."""
     _tell("stop", run_id)
 
 
-@whole
+@uninterrupted
 def set_pace() -> None:
     """The pace is the run's, not the visitor's: all tabs on one run show the same."""
     chosen = st.session_state.pace
@@ -215,7 +215,7 @@ def _click(button: str, own: Session) -> Iterator[bool]:
     Counted from when the first was dealt with: the second waits for that.
     """
     yield time.monotonic() - own.dealt.get(button, -math.inf) < DOUBLE_CLICK
-    own.dealt[button] = time.monotonic()  # not where it was ended before it was dealt with, see `whole`
+    own.dealt[button] = time.monotonic()  # not where it was ended before it was dealt with, see `uninterrupted`
 
 
 def _tell(what: str, run_id: str | None, *values: object) -> None:

@@ -22,6 +22,7 @@ from fedviz.participation.trace import LARGEST_FILE
 from fedviz.runs import admission
 from fedviz.ui import preview, settings, words
 from fedviz.ui.manager import run_manager
+from fedviz.ui.session import uninterrupted
 from fedviz.ui.settings import LARGEST_TYPED, TOP, Draft, Setting
 from fedviz.ui.uploads import taken_up
 
@@ -63,8 +64,7 @@ def draft() -> Draft:
 
 def load(config: SimulationConfig, reference: SimulationConfig | None) -> None:
     """Set the controls to a config."""
-    draft().update(settings.to_draft(config))
-    draft()[REFERENCE] = reference.algorithm.name if reference else NO_REFERENCE
+    draft().update(settings.to_draft(config) | {REFERENCE: reference.algorithm.name if reference else NO_REFERENCE})
 
 
 def read() -> Form:
@@ -136,6 +136,7 @@ def _presets(form: Form) -> None:
         st.caption(PRESETS[now].summary)
 
 
+@uninterrupted
 def _start_from() -> None:
     ready_made = _ready_made().get(st.session_state["w.preset"])
     if ready_made:
@@ -203,9 +204,16 @@ def _group(form: Form, setting: Setting, leave_out: list[Setting] | None = None)
             f"Fill in an example for {draft()['num_clients']:,} clients",
             key=f"example.{setting.key}",
             icon=":material/edit_note:",
-            on_click=lambda: draft().update(example(draft())),
+            on_click=_fill_in,
+            args=(example,),
             type="tertiary",
         )
+
+
+@uninterrupted
+def _fill_in(example: Callable[[Draft], Draft]) -> None:
+    into = draft()
+    into.update(example(into))
 
 
 def _control(form: Form, setting: Setting) -> None:
@@ -435,11 +443,13 @@ def _put(key: str, value: Any) -> Any:
     return value
 
 
+@uninterrupted
 def _write(key: str, setting: str) -> None:
     """A widget has changed: into the draft with it."""
     draft()[setting] = st.session_state[key]
 
 
+@uninterrupted
 def _write_whole(key: str, setting: str) -> None:
     """The same for a whole number, which the browser sends as a float. One that it cannot tell from its neighbours stays a float."""
     into, value = draft(), st.session_state[key]
@@ -447,33 +457,36 @@ def _write_whole(key: str, setting: str) -> None:
     into[setting] = int(value) if exact else value
 
 
+@uninterrupted
 def _pick(key: str, setting: str) -> None:
     """The same for a choice, which a browser may also have emptied: then it stays as it was."""
     if st.session_state[key] is not None:
         _write(key, setting)
 
 
+@uninterrupted
 def _switch(key: str, group: str) -> None:
     """Another candidate is chosen: what both have (clients per round, say) is taken along, lists start with an example."""
-    before, after = draft()[group], st.session_state[key]
+    into, after = draft(), st.session_state[key]
     if after is None:
         return
-    draft()[group] = after
+    before, into[group] = into[group], after
     old = {s.name: s.key for s in _setting(group).inside(before)}
     for setting in _setting(group).inside(after):
         if setting.name in old:
-            draft()[setting.key] = draft()[old[setting.name]]
-    draft().update(settings.NEEDS.get(f"{group}.{after}", {}))
+            into[setting.key] = into[old[setting.name]]
+    into.update(settings.NEEDS.get(f"{group}.{after}", {}))
     example = settings.EXAMPLES.get(f"{group}.{after}")
-    values = example(draft()) if example else {}
-    if any(draft()[name] in ("", None) for name in values):  # a list is still to be written: the example as a whole
-        draft().update(values)
+    values = example(into) if example else {}
+    if any(into[name] in ("", None) for name in values):  # a list is still to be written: the example as a whole
+        into.update(values)
 
 
 def _setting(key: str) -> Setting:
     return next(setting for setting in settings.chosen(draft()) if setting.key == key)
 
 
+@uninterrupted
 def reset() -> None:
     """Every control as it was at first."""
     draft().update(settings.default_draft() | {REFERENCE: "fedavg"})

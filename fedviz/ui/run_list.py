@@ -21,7 +21,7 @@ from fedviz.ui import actions, charts, pages, settings, words
 from fedviz.ui.live_plotly import live_plotly
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
-from fedviz.ui.session import session, went_back, whole
+from fedviz.ui.session import session, uninterrupted, went_back
 from fedviz.ui.shown import Shown
 from fedviz.ui.uploads import taken_up
 from fedviz.ui.visitor import FORGETFUL, is_forgotten, visitor
@@ -109,12 +109,12 @@ def name(run: Run) -> str:
     return run.title or words.title(run.config)
 
 
-@whole
+@uninterrupted
 def _show_more() -> None:
     st.session_state.runs_shown += PAGE
 
 
-@whole
+@uninterrupted
 def _look_further_back() -> None:
     st.session_state.runs_loaded += LOADED
 
@@ -260,7 +260,7 @@ def _menu(run: Run, owned: bool) -> None:
             _really_delete(run)
 
 
-@whole
+@uninterrupted
 def _forget_deletion() -> None:
     st.session_state.deleting = None
 
@@ -275,18 +275,18 @@ def _really_delete(run: Run) -> None:
         st.button("Keep it", key="keep", on_click=_forget_deletion)
 
 
-@whole
+@uninterrupted
 def _delete(run_id: str) -> None:
     _forget_deletion()
     _try(lambda: run_manager().delete(run_id, visitor()))
 
 
-@whole
+@uninterrupted
 def _rename(run_id: str) -> None:
     _try(lambda: run_manager().rename(run_id, st.session_state[f"name-{run_id}"], visitor()))
 
 
-@whole
+@uninterrupted
 def _publish(run_id: str) -> None:
     _try(lambda: run_manager().publish(run_id, st.session_state[f"publish-{run_id}"], visitor()))
 
@@ -337,7 +337,7 @@ def _import() -> None:
             pages.to_run(run.id, f"Open {words.plain(name(run))}")
 
 
-@whole
+@uninterrupted
 def _forget_import() -> None:
     """The popover was opened or closed."""
     own = session()
@@ -442,7 +442,7 @@ def _selection(chosen: Chosen) -> None:
         st.caption(f"{MOST} is the most." if count == MOST else f"{MOST} is the most: untick {count - MOST}.")
 
 
-@whole
+@uninterrupted
 def _press(button: str) -> None:
     session().pressed = button
 

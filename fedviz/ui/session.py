@@ -2,7 +2,7 @@
 
 One plain object, fetched before a callback does anything: every access to `st.session_state` or the address ends a callback there
 and then if another message of the browser is waiting (a second click, the tick of a live chart), and what it has done would be half
-forgotten. Callbacks are `whole`: one that was ended before it did anything is done again.
+forgotten. Callbacks are `uninterrupted`: one that was ended before it did anything is done again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def session() -> Session:
     return remembered
 
 
-def whole(act: Callable[P, object]) -> Callable[P, None]:
+def uninterrupted(act: Callable[P, object]) -> Callable[P, None]:
     """A callback that is done although other messages wait. It reads first and acts then, so that it can be done again until it acts."""
 
     @wraps(act)

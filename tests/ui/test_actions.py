@@ -163,6 +163,26 @@ def test_several_messages_may_come_from_before(runs, open_page, double_clicks):
     runs.stop(started[1], LOCAL)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "setting"), [("w.rounds", 77, "rounds"), ("w.algorithm", "scaffold", "algorithm")]
+)
+def test_a_control_counts_although_another_message_waits_already(runs, open_page, monkeypatch, key, value, setting):
+    page = open_page()
+    usual, interrupted = controls.draft, []
+
+    def interrupt():
+        if not interrupted:
+            interrupted.append(True)
+            get_script_run_ctx().script_requests.request_rerun(RerunData(query_string=""))
+        return usual()
+
+    monkeypatch.setattr(controls, "draft", interrupt)
+    control = page.number_input(key=key) if setting == "rounds" else page.selectbox(key=key)
+    control.set_value(value).run()
+    assert interrupted
+    assert page.session_state["draft"][setting] == value
+
+
 @pytest.mark.parametrize("key", ["run", "pause", "stop", "start_page"])
 def test_a_click_is_dealt_with_although_another_message_waits_already(runs, open_page, monkeypatch, double_clicks, key):
     page = open_with(open_page, small(rounds=20_000))

@@ -1,8 +1,8 @@
 """What a session remembers of what its visitor did.
 
 One plain object, fetched before a callback does anything: every access to `st.session_state` or the address ends a callback there
-and then if another message of the browser is waiting (a second click, the tick of a live chart), and what it has done would be half
-forgotten. Callbacks are `uninterrupted`: one that was ended before it did anything is done again.
+and then if another click or change is waiting, and what it has done would be half forgotten. Callbacks are `uninterrupted`: one that
+was ended before it did anything is done again.
 """
 
 from __future__ import annotations

@@ -38,8 +38,10 @@ def run_id() -> str | None:
 
 def _leave(shown: str | None, run_id: str | None, own: Session) -> None:
     """From the run that is shown to another; None: the page without one. The address is still to be written."""
-    if shown != run_id:
-        own.left[shown] = time.monotonic()
+    was_left = own.left.get(shown, -math.inf)
+    own.left[shown] = time.monotonic()
+    if time.monotonic() - was_left < HEARD:  # the browser has not heard of the last move either
+        own.left[own.at] = time.monotonic()
     own.left.pop(run_id, None)
     own.at = run_id
 
@@ -204,8 +206,9 @@ def stop_run(run_id: str) -> None:
 def set_pace() -> None:
     """The pace is the run's, not the visitor's: all tabs on one run show the same."""
     chosen = st.session_state.pace
-    if chosen in PACES:  # a browser may say None while the page is made
-        _tell("set_pace", run_id(), PACES[chosen])
+    run = run_or_none(run_id())
+    if chosen in PACES and run is not None and run.live:  # a browser may say None while the page is made
+        _tell("set_pace", run.id, PACES[chosen])
 
 
 @contextmanager

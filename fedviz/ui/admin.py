@@ -15,7 +15,7 @@ from fedviz.runs.store import StoreError
 from fedviz.ui import actions, pages, words
 from fedviz.ui.manager import run_manager
 from fedviz.ui.page import STYLE
-from fedviz.ui.session import session
+from fedviz.ui.session import session, uninterrupted
 from fedviz.ui.visitor import visitor
 
 OFF = (
@@ -71,27 +71,30 @@ def show() -> None:
     if run_manager().limits.admin_token is None:
         st.info(OFF, icon=":material/lock:")
         return
-    if not st.session_state.get("is_admin"):
+    if not session().is_admin:
         st.text_input("Admin token", type="password", key="admin_token", max_chars=200, on_change=_unlock, width=420)
-        if refused := st.session_state.get("admin_refused"):
-            st.error(refused, icon=":material/lock:")
+        if session().not_admin:
+            st.error(session().not_admin, icon=":material/lock:")
         return
     st.button("Lock again", icon=":material/lock:", key="lock", on_click=_lock)
     st.fragment(_overview, run_every=TICK)()
 
 
+@uninterrupted
 def _unlock() -> None:
-    typed, token = st.session_state.admin_token, run_manager().limits.admin_token or ""
-    own = st.session_state.setdefault("admin_attempts", Attempts())
-    st.session_state.admin_refused = own.check(typed, token, time.monotonic())
-    if st.session_state.admin_refused:
-        time.sleep(_attempts().slow_down(time.monotonic()))
-    st.session_state.is_admin = not st.session_state.admin_refused
+    own, token = session(), run_manager().limits.admin_token or ""
+    attempts = st.session_state.setdefault("admin_attempts", Attempts())
+    typed = st.session_state.admin_token
     st.session_state.admin_token = ""  # does not stay in the page
+    own.not_admin = attempts.check(typed, token, time.monotonic())
+    if own.not_admin:
+        time.sleep(_attempts().slow_down(time.monotonic()))
+    own.is_admin = not own.not_admin
 
 
+@uninterrupted
 def _lock() -> None:
-    st.session_state.is_admin = False
+    session().is_admin = False
 
 
 def _overview() -> None:

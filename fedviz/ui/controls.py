@@ -363,12 +363,12 @@ def _upload(setting: Setting) -> None:
     count = f"{setting.key}.files"
     key = f"w.{setting.key}.file.{st.session_state.setdefault(count, 0)}"
 
+    @uninterrupted
     def take() -> None:
-        file = st.session_state[key]
+        file, into, seen = st.session_state[key], draft(), st.session_state[count]
         if file is None:
             return
-        st.session_state[count] += 1
-        into = draft()  # before reading, which may take long: see session.py
+        st.session_state[count] = seen + 1
         into[setting.key] = settings.from_file(setting, file.name, taken_up(file))
 
     megabytes = LARGEST_FILE // 1_000_000

@@ -254,10 +254,15 @@ def _menu(run: Run, owned: bool) -> None:
     if owned:
         st.button(
             "Delete", key=f"delete-{run.id}", icon=":material/delete:",
-            on_click=lambda: st.session_state.update(deleting=run.id),
+            on_click=_ask_first, args=(run.id,),
         )  # fmt: skip
         if st.session_state.get("deleting") == run.id:
             _really_delete(run)
+
+
+@uninterrupted
+def _ask_first(run_id: str) -> None:
+    st.session_state.deleting = run_id
 
 
 @uninterrupted
@@ -403,7 +408,7 @@ def _told(known: Mapping[str, Run]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(ticked, compared) as the address says, without what there is not."""
 
     def named(parameter: str) -> tuple[str, ...]:
-        ids = dict.fromkeys(st.query_params.get(parameter, "").split(",")[: 4 * MOST])
+        ids = dict.fromkeys(each.strip() for each in st.query_params.get(parameter, "").split(",")[: 4 * MOST])
         return tuple(run.id for run in _there(ids, known))
 
     compared = named(COMPARED)[:MOST]

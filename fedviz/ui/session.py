@@ -31,6 +31,8 @@ class Session:
     at: str | None = None  # the run to which the last action has moved; None: to the page without one
     left: dict[str | None, float] = field(default_factory=dict)  # those from which actions have moved, and when
     dealt: dict[str, float] = field(default_factory=dict)  # when the last click on each button was dealt with
+    is_admin: bool = False
+    not_admin: str = ""  # why the typed token was not taken
     said: str | None = None  # what the page of runs has refused
     imports: int = 0  # files that were taken up
     imported: str | None = None  # the run that the last of them was
@@ -53,15 +55,20 @@ def uninterrupted(act: Callable[P, object]) -> Callable[P, None]:
 
     @wraps(act)
     def dealt_with(*args: P.args, **keywords: P.kwargs) -> None:
-        waiting: RerunException | None = None
-        for _ in range(10):
+        waiting: list[RerunException] = []
+        while len(waiting) < 10:
             try:
                 act(*args, **keywords)
                 break
             except RerunException as message:
-                waiting = message
-        if waiting is not None:
-            raise waiting  # Streamlit puts it back: it is dealt with next
+                waiting.append(message)
+        if waiting:
+            # Streamlit puts the last one back, to be dealt with next, together with what is there already.
+            context = get_script_run_ctx()
+            for earlier in waiting[:-1]:
+                if context is not None and context.script_requests is not None:
+                    context.script_requests.request_rerun(earlier.rerun_data)
+            raise waiting[-1]
 
     return dealt_with
 

@@ -11,6 +11,7 @@ from fedviz.runs.run import Run
 from fedviz.runs.visitor import LOCAL, Visitor
 from fedviz.ui import cookie
 from fedviz.ui.manager import run_manager
+from fedviz.ui.session import session
 
 NOT_YOURS = "This run belongs to another visitor: only who started it can control it. Run starts one of your own."
 FORGETFUL = (
@@ -24,7 +25,7 @@ def visitor() -> Visitor:
     if not run_manager().limits.hosted:
         return LOCAL
     secret = _cookie() or st.session_state.setdefault("secret", secrets.token_urlsafe(32))
-    return replace(Visitor.of_secret(secret), admin=bool(st.session_state.get("is_admin")))
+    return replace(Visitor.of_secret(secret), admin=session().is_admin)
 
 
 def is_forgotten() -> bool:

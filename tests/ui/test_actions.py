@@ -1,17 +1,20 @@
 """What buttons and links do where something is not as it should be."""
 
+import ast
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.scriptrunner import RerunData, get_script_run_ctx
 from streamlit.testing.v1 import AppTest
 
 from fedviz.runs import RunState
 from fedviz.runs.store import StoreError
-from fedviz.runs.visitor import LOCAL
-from fedviz.ui import actions, controls, share
-from tests.ui.conftest import until
+from fedviz.runs.visitor import LOCAL, Visitor
+from fedviz.ui import actions, controls, session, share
+from tests.ui.conftest import ROOT, until
 from tests.ui.test_page import draft_of, open_with, small
 
 
@@ -161,6 +164,80 @@ def test_several_messages_may_come_from_before(runs, open_page, double_clicks):
         page.run()
         assert page.query_params["run"] == started[1] != started[0]
     runs.stop(started[1], LOCAL)
+
+
+def test_every_callback_of_the_pages_is_uninterrupted():
+    """Or it can be lost, see session.py. What Streamlit does itself ("ignore"), and a plain dict's update, need no more."""
+    trees = [ast.parse(file.read_text()) for file in Path(session.__file__).parent.glob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    given = {name for each in functions for name in (arg.arg for arg in each.args.args + each.args.kwonlyargs)}
+    marked = {
+        each.name for each in functions if any(ast.unparse(mark) == "uninterrupted" for mark in each.decorator_list)
+    }
+    values = [
+        keyword.value for node in nodes if isinstance(node, ast.Call) for keyword in node.keywords
+        if keyword.arg in ("on_click", "on_change", "on_dismiss")
+    ]  # fmt: skip
+    values += [
+        value for node in nodes if isinstance(node, ast.Dict) for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value in ("on_click", "on_change")
+    ]  # fmt: skip
+    assert len(values) > 20
+    for value in values:
+        for choice in [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]:
+            name = choice.attr if isinstance(choice, ast.Attribute) else getattr(choice, "id", "")
+            known = marked | {"update"} | (given & {"on_change"})
+            assert isinstance(choice, ast.Constant) or name in known, ast.unparse(choice)
+
+
+def test_a_click_that_waits_is_not_lost_to_a_third_message(runs, open_page, monkeypatch, double_clicks):
+    page = open_with(open_page, small(rounds=20_000))
+    page.session_state["pace"] = "2"
+    page.button(key="run").click().run()
+    (run,) = runs.runs(LOCAL)
+    stop = WidgetStates(widgets=[WidgetState(id=page.button(key="stop").proto.id, trigger_value=True)])
+    waiting, usual = [stop, None], actions.session
+
+    def interrupt():
+        if waiting:
+            address = urlencode(dict(page.query_params))
+            get_script_run_ctx().script_requests.request_rerun(
+                RerunData(query_string=address, widget_states=waiting.pop(0))
+            )
+        return usual()
+
+    monkeypatch.setattr(actions, "session", interrupt)
+    page.button(key="pause").click().run()
+    assert run.state is RunState.STOPPED
+
+
+def test_start_page_pressed_before_the_browser_heard_of_the_run_leads_there(runs, open_page, double_clicks):
+    page = open_with(open_page, small(rounds=20_000))
+    page.session_state["pace"] = "2"
+    started = []
+    for rounds in (20_000, 19_999):
+        page.session_state["draft"] = draft_of(small(rounds=rounds))
+        page.run()
+        page.button(key="run").click().run()
+        started.append(page.query_params["run"])
+    page.query_params["run"] = started[0]
+    page.button(key="start_page").click().run()
+    assert not page.query_params
+    page.query_params["run"] = started[1]
+    page.run()
+    assert not page.query_params
+    runs.stop(started[1], LOCAL)
+
+
+def test_a_pace_chosen_at_an_ended_run_of_somebody_else_is_no_attempt_to_control_it(hosted):
+    run = hosted.submit(small(rounds=8), visitor=Visitor("somebody"))
+    until(lambda: not run.live)
+    page = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
+    page.query_params["run"] = run.id
+    page.run()
+    page.segmented_control(key="pace").set_value("10").run()
+    assert not page.session_state["session"].refused
 
 
 @pytest.mark.parametrize(

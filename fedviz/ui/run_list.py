@@ -87,6 +87,10 @@ def show() -> None:
             _selection(chosen)
     with comparison:
         _comparison(chosen.compared)
+        if missing := _not_here():
+            st.caption(
+                f":material/link_off: This link compares {words.count(missing, 'run')} more, not kept here or beyond {MOST}."
+            )
     if chosen.is_new:
         with selection:
             st.html(INTO_VIEW, unsafe_allow_javascript=True)
@@ -242,6 +246,10 @@ def _menu(run: Run, owned: bool) -> None:
             "Published", value=run.published, key=f"publish-{run.id}", on_change=_publish, args=(run.id,),
             help="Everybody who opens this page finds it in the list. Whoever has its link sees it in any case.",
         )  # fmt: skip
+        refused, why = session().kept_as_it_is or ("", "")
+        if refused == run.id:
+            session().kept_as_it_is = None
+            st.error(words.plain(why), icon=":material/error:")
     file = f"fedviz-{run.config.algorithm.name}-{run.id[:8]}"
     st.download_button(
         "Export as JSON", data=lambda: _json(run.id), file_name=f"{file}.json", mime="application/json",
@@ -283,26 +291,33 @@ def _really_delete(run: Run) -> None:
 @uninterrupted
 def _delete(run_id: str) -> None:
     _forget_deletion()
-    _try(lambda: run_manager().delete(run_id, visitor()))
+    own = session()
+    own.said = _why_not(lambda: run_manager().delete(run_id, visitor()))
 
 
 @uninterrupted
 def _rename(run_id: str) -> None:
-    _try(lambda: run_manager().rename(run_id, st.session_state[f"name-{run_id}"], visitor()))
+    _change(run_id, lambda: run_manager().rename(run_id, st.session_state[f"name-{run_id}"], visitor()))
 
 
 @uninterrupted
 def _publish(run_id: str) -> None:
-    _try(lambda: run_manager().publish(run_id, st.session_state[f"publish-{run_id}"], visitor()))
+    _change(run_id, lambda: run_manager().publish(run_id, st.session_state[f"publish-{run_id}"], visitor()))
 
 
-def _try(act: Callable[[], object]) -> None:
-    """What is refused is said at the top of the page."""
+def _change(run_id: str, act: Callable[[], object]) -> None:
+    """What is refused is said where it was asked for: the top of the page may be far away."""
     own = session()
+    why = _why_not(act)
+    own.kept_as_it_is = (run_id, why) if why else None
+
+
+def _why_not(act: Callable[[], object]) -> str | None:
     try:
         act()
     except (Refused, ConfigError, StoreError, KeyError) as refusal:
-        own.said = words.reason(refusal)
+        return words.reason(refusal)
+    return None
 
 
 def _json(run_id: str) -> str:
@@ -402,6 +417,12 @@ def _chosen(rows: Sequence[Run], known: Mapping[str, Run]) -> Chosen:
 def _box(run_id: str) -> str:
     """The key of the box in a run's row."""
     return f"compare-{run_id}"
+
+
+def _not_here() -> int:
+    """Of the runs that the address compares, how many are not shown."""
+    named = {each.strip() for each in st.query_params.get(COMPARED, "").split(",")} - {""}
+    return len(named - set(session().compared))
 
 
 def _told(known: Mapping[str, Run]) -> tuple[tuple[str, ...], tuple[str, ...]]:

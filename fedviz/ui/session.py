@@ -33,7 +33,8 @@ class Session:
     dealt: dict[str, float] = field(default_factory=dict)  # when the last click on each button was dealt with
     is_admin: bool = False
     not_admin: str = ""  # why the typed token was not taken
-    said: str | None = None  # what the page of runs has refused
+    said: str | None = None  # why a run was not deleted
+    kept_as_it_is: tuple[str, str] | None = None  # a run, and why its name was not changed, or it was not published
     imports: int = 0  # files that were taken up
     imported: str | None = None  # the run that the last of them was
     not_imported: str = ""  # or why it was none

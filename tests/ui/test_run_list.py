@@ -101,6 +101,31 @@ def test_a_run_is_renamed_published_and_deleted_after_a_question(runs):
     assert listed(page) == []
 
 
+def test_why_a_name_is_refused_stands_below_its_field(runs):
+    first, second = done(runs, small()), done(runs, small(seed=1))
+    page = open_menu(open_menu(open_list(), first.id), second.id)
+    page.text_input(key=f"name-{first.id}").set_value("a\u200db").run()
+    assert runs.get(first.id).title == ""
+    assert len(page.error) == 1
+
+    def kinds(block) -> list[tuple[str, str]]:
+        """Of the elements around the refusal."""
+        inside = list(getattr(block, "children", {}).values())
+        if any(each.type == "error" for each in inside):
+            return [(each.type, getattr(each, "key", "")) for each in inside]
+        return next(filter(None, map(kinds, inside)), [])
+
+    assert ("text_input", f"name-{first.id}") in kinds(page.main)
+    assert not page.run().error
+
+
+def test_a_link_to_runs_that_are_not_here_says_how_many(runs):
+    first = done(runs, small())
+    lines = [line.value for line in open_list(compare=f"{first.id}, nobody, noone").caption]
+    assert any("compares 2 runs more, not kept here" in line for line in lines)
+    assert not any("not kept here" in line.value for line in open_list(compare=f" {first.id}").caption)
+
+
 def test_a_deletion_can_be_called_off(runs):
     run = done(runs, small())
     page = open_menu(open_list(), run.id)

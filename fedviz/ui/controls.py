@@ -316,7 +316,11 @@ def _slider(form: Form, setting: Setting, span: tuple[float, float]) -> None:
     kinds = int if whole else int | float
     if not isinstance(value, kinds) or not abs(value) <= LARGEST_TYPED or (value <= 0 and setting.about["log"]):
         value = low
-    low, high = min(low, value), max(high, value)  # a typed value may lie beyond what is worth sliding through
+    # A typed value may lie beyond what is worth sliding through, but where it is refused nothing is to be slid to.
+    least, most = setting.about["minimum"], setting.about["maximum"]
+    value = max(value, low if least is None else least)
+    value = min(value, high if most is None else most)
+    low, high = min(low, value), max(high, value)
     arguments: dict[str, Any] = {
         "key": key,
         "help": _tooltip(form, setting),

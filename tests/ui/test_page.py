@@ -782,6 +782,15 @@ def open_with(open_page, config: SimulationConfig) -> AppTest:
     return page.run()
 
 
+def test_a_refused_number_stretches_no_slider(open_page):
+    page = open_page()
+    key = "w.problem.classification.partition.similarity.similarity"
+    page.number_input(key=key).set_value(7.0).run()
+    assert (page.slider(key=f"{key}.slider").max, page.slider(key=f"{key}.slider").value) == (1.0, 1.0)
+    page.number_input(key="w.num_clients").set_value(400).run()
+    assert page.slider(key="w.num_clients.slider").max == 400
+
+
 def test_what_a_file_says_of_a_runs_device_is_shown_as_it_is(open_page, runs):
     run = runs.submit(small(), visitor=LOCAL)
     until(lambda: not run.live)

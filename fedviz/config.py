@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -88,6 +88,8 @@ def automatic_intervals(rounds: int) -> dict[str, int]:
 
 class SimulationConfig(Parameters):
     """All a run depends on. Build it with `SimulationConfig.read`, which explains what is wrong in plain words."""
+
+    summary: ClassVar = "All that a run depends on."
 
     problem: AnyProblem = parameter(Classification(), label="Problem", help="What is optimised.")
     algorithm: AnyAlgorithm = parameter(

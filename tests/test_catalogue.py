@@ -69,6 +69,12 @@ def test_the_settings_of_a_run_appear() -> None:
     assert probe == {f"probe.{name}" for name in ProbeParameters.model_fields}
 
 
+def test_what_is_said_of_an_entry_is_for_users_and_not_for_programmers() -> None:
+    entries = [entry for kind in catalogue().values() for entry in (kind.values() if isinstance(kind, dict) else kind)]
+    assert len(entries) > 20
+    assert [entry["summary"] for entry in entries if "`" in entry["summary"] or "  " in entry["summary"]] == []
+
+
 def test_every_algorithm_has_formula_paper_and_costs() -> None:
     for name, here in catalogue()["algorithms"].items():
         assert here["formula"], name

@@ -27,8 +27,8 @@ class Decomposition:
     """
 
     participation: float  # who was drawn among the available, given frozen memories
-    participation_sampling: float  # the part of it that would remain without minibatch noise (Part_H)
-    noise: float  # minibatch noise that even full availability would keep
+    participation_sampling: float  # the part of it that would remain without gradient noise (Part_H)
+    noise: float  # gradient noise that even full availability would keep
     bias: float  # the available clients differ from all (which group is on duty; a method's own bias)
     drift: float  # mode "cheap": includes the bias that noise itself causes
     interaction: float  # cross terms; may be negative
